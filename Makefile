@@ -1,0 +1,36 @@
+.DEFAULT_GOAL := help
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.PHONY: help dev lint unit test demo bench clean
+
+help: ## list the targets
+	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+dev: $(READY) ## install what is needed to work on spotrun, into .venv
+
+$(READY): pyproject.toml tests/prepare
+	tests/prepare $(VENV)
+	@touch $@
+
+lint: $(READY) ## types, style and the layer rule
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
+
+unit: $(READY) ## the tests that need neither root nor the lab
+	$(BIN)/python -m pytest -m "not lab"
+
+test: lint ## everything: lint, unit tests, and the lab (needs root)
+	$(BIN)/python -m pytest
+
+demo: $(READY) ## a training job moves between two lab hosts in mid-run (needs root)
+	$(BIN)/python -m tests.lab.demo
+
+bench: $(READY) ## spotrun against Podman's own checkpoint and bare runc (needs root)
+	$(BIN)/python -m tests.bench
+
+clean: ## remove what was built here (not the lab cache)
+	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache

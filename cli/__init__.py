@@ -1,0 +1,1 @@
+"""The command line: one module per verb that parses, calls one function and renders its result."""

@@ -1,0 +1,1 @@
+"""Everything through which the outside world speaks: notices, OCI hooks, scheduler files."""

@@ -1,0 +1,159 @@
+"""Every error spotrun raises, with its message, exit code and hint.
+
+    SpotrunError                    125
+    |- UsageError                   bad command line or configuration
+    |- HostUnfit                    this host lacks something; see `spotrun doctor`
+    |- JobNotFound
+    |- JobBusy                      another spotrun works on the job
+    |- NameTaken                    a container of another owner has the job's name
+    |- NotCapturable                refused before anything was frozen
+    |- CaptureFailed                the job goes on at the source
+    |- SnapshotNotFound
+    |- SnapshotDamaged
+    |- NotRestorable                refused before anything was created
+    |- RestoreFailed                nothing is left of the attempt
+    |- TargetUnreachable
+    |- EngineError                  the engine said no
+    |- OciError                     the OCI runtime or CRIU said no
+    |- CommandFailed                any other child process said no
+    `- Interrupted                  130
+
+A message template is filled from the keyword arguments, which stay attributes of the error.
+`Preempted` (85) is not an error but the outcome of a job; see `ExitCode`.
+"""
+
+from enum import IntEnum
+from pathlib import Path
+from typing import ClassVar
+
+
+class ExitCode(IntEnum):
+    """The exit codes of the command line; any other one is the container's own."""
+
+    OK = 0
+    PREEMPTED = 85
+    OWN_ERROR = 125
+    CANNOT_INVOKE = 126
+    NOT_FOUND = 127
+    INTERRUPTED = 130
+
+
+class SpotrunError(Exception):
+    """An error that a user can act on: one sentence, a hint, and where to read more."""
+
+    template: ClassVar[str] = "{message}"
+    hint: ClassVar[str] = ""
+    exit_code: ClassVar[ExitCode] = ExitCode.OWN_ERROR
+
+    def __init__(self, *, log: Path | None = None, **fields: object) -> None:
+        """Fill the template with the fields; `log` is the raw log to read next."""
+        self.fields = fields
+        self.log = log
+        super().__init__(self.template.format(**fields))
+
+    @property
+    def code(self) -> str:
+        """The stable identifier of the error for programs: its class name."""
+        return type(self).__name__
+
+
+class UsageError(SpotrunError):
+    """The command line or the configuration makes no sense."""
+
+    hint = "see `spotrun COMMAND --help`"
+
+
+class HostUnfit(SpotrunError):
+    """This host cannot freeze or restore a container."""
+
+    hint = "`spotrun doctor` lists every requirement with its fix"
+
+
+class JobNotFound(SpotrunError):
+    """No container and no snapshot of that name."""
+
+    template = "no job named {job!r} on this host"
+    hint = "`spotrun ps` lists the jobs"
+
+
+class JobBusy(SpotrunError):
+    """Another spotrun process holds the job."""
+
+    template = "job {job!r} is busy: pid {pid} has been at {verb!r} since {since}"
+    hint = "wait for it to end; it settles the job also when it fails"
+
+
+class NameTaken(SpotrunError):
+    """The engine has a container of that name which is not the job's."""
+
+    template = "the name {name!r} is taken on {where} by container {container}"
+    hint = "give another one with --name, or remove that container"
+
+
+class NotCapturable(SpotrunError):
+    """The job cannot be saved as it is; it was not touched."""
+
+    template = "job {job!r} cannot be saved: {reason}"
+
+
+class CaptureFailed(SpotrunError):
+    """The snapshot was not made; the job goes on."""
+
+    template = "job {job!r} was not saved and goes on: {reason}"
+
+
+class SnapshotNotFound(SpotrunError):
+    """The store has no such snapshot."""
+
+    template = "no snapshot {snapshot!r} in {store}"
+    hint = "`spotrun snapshots` lists them"
+
+
+class SnapshotDamaged(SpotrunError):
+    """A snapshot's object is missing or not what the manifest says."""
+
+    template = "snapshot {snapshot} is damaged: {reason}"
+
+
+class NotRestorable(SpotrunError):
+    """The snapshot does not fit this host; nothing was created."""
+
+    template = "snapshot {snapshot} cannot be restored on {where}: {reason}"
+
+
+class RestoreFailed(SpotrunError):
+    """The restore was tried and taken back; the snapshot is untouched."""
+
+    template = "snapshot {snapshot} was not restored: {reason}"
+
+
+class TargetUnreachable(SpotrunError):
+    """The target host of a migration does not answer as it must."""
+
+    template = "{target} cannot be used: {reason}"
+    hint = "the target needs sshd, root and spotrun; try `ssh HOST spotrun doctor`"
+
+
+class EngineError(SpotrunError):
+    """The container engine refused or failed."""
+
+    template = "{engine}: {reason}"
+
+
+class OciError(SpotrunError):
+    """The OCI runtime or CRIU refused or failed."""
+
+    template = "{action} failed: {reason}"
+
+
+class CommandFailed(SpotrunError):
+    """A child process ended with an error."""
+
+    template = "{command} ended with {status}: {reason}"
+
+
+class Interrupted(SpotrunError):
+    """The user pressed Ctrl-C; what was under way has been taken back."""
+
+    template = "interrupted"
+    exit_code = ExitCode.INTERRUPTED

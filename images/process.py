@@ -1,0 +1,160 @@
+"""The one place that starts child processes.
+
+It lies in the lowest layer because all four folders need it.
+"""
+
+import os
+import shlex
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Protocol
+
+from spotrun.images.errors import CommandFailed
+
+
+@dataclass(frozen=True, slots=True)
+class Completed:
+    """What a child process left: its exit status (negative: the signal) and its output."""
+
+    status: int
+    stdout: str = ""
+    stderr: str = ""
+
+    @property
+    def said(self) -> str:
+        """The last line it wrote that says something, stderr before stdout."""
+        for text in (self.stderr, self.stdout):
+            lines = [line.strip() for line in text.splitlines() if line.strip()]
+            if lines:
+                return lines[-1]
+        return "it said nothing"
+
+
+class Runner(Protocol):
+    """Starts child processes; the seam that tests script.
+
+    Implementers may rely on: `argv` is never empty and never goes through a shell.
+    Callers may rely on: a child gets no file descriptor but 0, 1, 2 and those in `pass_fds`;
+    a child whose program does not exist ends with status 127 and says so on stderr.
+    """
+
+    def run(
+        self,
+        argv: Sequence[str],
+        *,
+        stdin: str | IO[bytes] | None = None,
+        stdout: IO[bytes] | None = None,
+        pass_fds: Sequence[int] = (),
+        cwd: Path | None = None,
+        timeout: float | None = None,
+    ) -> Completed:
+        """Run to the end and return what is left; `timeout` in seconds raises TimeoutError."""
+        ...
+
+    def attach(self, argv: Sequence[str]) -> int:
+        """Run with this process's own stdin, stdout and stderr; return the exit status."""
+        ...
+
+    def pipe(self, producer: Sequence[str], consumer: Sequence[str]) -> tuple[Completed, Completed]:
+        """Run both to the end with the producer's stdout as the consumer's stdin."""
+        ...
+
+    def spawn(self, argv: Sequence[str], *, log: Path) -> int:
+        """Start a process that outlives this one, output to `log`; return its pid."""
+        ...
+
+
+class SystemRunner:
+    """Real child processes of this host."""
+
+    def __init__(self, environment: Mapping[str, str] | None = None) -> None:
+        """Add `environment` to what children inherit."""
+        self._environment = {**os.environ, **(environment or {})}
+
+    def run(
+        self,
+        argv: Sequence[str],
+        *,
+        stdin: str | IO[bytes] | None = None,
+        stdout: IO[bytes] | None = None,
+        pass_fds: Sequence[int] = (),
+        cwd: Path | None = None,
+        timeout: float | None = None,
+    ) -> Completed:
+        """Run to the end; a string `stdin` is written to it, a file is handed over."""
+        text = stdin if isinstance(stdin, str) else None
+        source = subprocess.DEVNULL if stdin is None else subprocess.PIPE
+        try:
+            child = subprocess.Popen(
+                argv,
+                stdin=source if isinstance(stdin, str | None) else stdin,
+                stdout=stdout or subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                env=self._environment,
+                pass_fds=pass_fds,
+                cwd=cwd,
+            )
+        except FileNotFoundError:
+            return Completed(127, stderr=f"{argv[0]}: command not found")
+        with child:
+            try:
+                out, err = child.communicate(text.encode() if text is not None else None, timeout)
+            except subprocess.TimeoutExpired as late:
+                child.kill()
+                raise TimeoutError(f"{argv[0]} took more than {timeout:g} s") from late
+        return Completed(child.returncode, _text(out), _text(err))
+
+    def attach(self, argv: Sequence[str]) -> int:
+        """Hand over stdin, stdout and stderr; Ctrl-C reaches the child, which decides."""
+        try:
+            child = subprocess.Popen(argv, env=self._environment)
+        except FileNotFoundError:
+            return 127
+        with child:
+            while True:
+                try:
+                    return child.wait()
+                except KeyboardInterrupt:
+                    continue  # the terminal has sent it to the child too
+
+    def pipe(self, producer: Sequence[str], consumer: Sequence[str]) -> tuple[Completed, Completed]:
+        """Connect two children; neither's data passes through this process."""
+        with subprocess.Popen(
+            producer, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=self._environment
+        ) as first:
+            second = self.run(consumer, stdin=first.stdout)
+            assert first.stdout is not None  # noqa: S101 # PIPE was asked for
+            first.stdout.close()  # a consumer that ended early stops the producer by SIGPIPE
+            assert first.stderr is not None  # noqa: S101 # PIPE was asked for
+            said = first.stderr.read()
+            status = first.wait()
+        return Completed(status, stderr=_text(said)), second
+
+    def spawn(self, argv: Sequence[str], *, log: Path) -> int:
+        """Start it in a session of its own."""
+        with log.open("ab") as sink:
+            child = subprocess.Popen(
+                argv,
+                stdin=subprocess.DEVNULL,
+                stdout=sink,
+                stderr=sink,
+                start_new_session=True,
+                env=self._environment,
+            )
+        child.returncode = 0  # it is not ours to wait for: no ResourceWarning at exit
+        return child.pid
+
+
+def checked(completed: Completed, argv: Sequence[str]) -> Completed:
+    """Return it, or raise CommandFailed with the last line the command said."""
+    if completed.status != 0:
+        raise CommandFailed(
+            command=shlex.join(argv[:3]), status=completed.status, reason=completed.said
+        )
+    return completed
+
+
+def _text(raw: bytes | None) -> str:
+    return (raw or b"").decode(errors="replace")

@@ -1,0 +1,35 @@
+"""Directory trees as tar archives, exact: modes, owners, xattrs, links, holes, device nodes.
+
+A container's file changes are the upper directory of its overlay, taken as it is: a deleted
+file is a character device 0:0, a replaced directory carries `trusted.overlay.opaque`
+(kernel documentation, filesystems/overlayfs). GNU tar keeps all of that.
+"""
+
+from pathlib import Path
+
+from spotrun.images.process import Runner, checked
+
+_EXACT = ("--acls", "--xattrs", "--xattrs-include=*", "--numeric-owner")
+_OF_ONE_HOST = ("origin", "impure", "nlink", "uuid", "upper", "protattr")
+"""Overlay attributes that refer to inodes of the source's disk."""
+
+
+def pack(runner: Runner, source: Path, archive: Path) -> int:
+    """Write the tree under `source` to `archive`; return its size in bytes."""
+    excluded = [f"--xattrs-exclude=trusted.overlay.{name}" for name in _OF_ONE_HOST]
+    argv = ["tar", "--create", "--format=posix", "--sparse", *_EXACT, *excluded]
+    argv += ["--warning=no-file-ignored", f"--file={archive}", f"--directory={source}", "."]
+    checked(runner.run(argv), argv)
+    return archive.stat().st_size
+
+
+def unpack(runner: Runner, archive: Path, target: Path) -> None:
+    """Write the tree of `archive` into the existing directory `target`."""
+    argv = unpack_command(str(archive), str(target))
+    checked(runner.run(argv), argv)
+
+
+def unpack_command(archive: str, target: str) -> list[str]:
+    """Return the command that `unpack` runs."""
+    head = ["tar", "--extract", "--same-permissions", "--same-owner", *_EXACT]
+    return [*head, f"--file={archive}", f"--directory={target}"]

@@ -1,0 +1,1 @@
+"""The live container: engines, OCI runtime, shim, CRIU, capture and restore."""

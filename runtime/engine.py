@@ -1,0 +1,118 @@
+"""The engine seam: images, containers, networks and logs belong to Docker or Podman."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Protocol
+
+from spotrun.images.manifest import ImageRef
+
+JOB_LABEL: Final = "io.spotrun.job"
+"""Label of every container of a job; its value is the job's name."""
+RESTORE_ANNOTATION: Final = "io.spotrun.restore"
+"""Annotation of a container that the shim restores; its value is the path of the plan."""
+CRIU_ANNOTATION: Final = "org.criu.config"
+"""Annotation by which runc finds a container's own CRIU configuration file."""
+
+
+@dataclass(frozen=True, slots=True)
+class Container:
+    """What an engine says of one container."""
+
+    id: str
+    name: str
+    job: str | None
+    """The job it belongs to; None: it is not spotrun's."""
+    image_id: str
+    status: str
+    """The engine's own word: created, running, paused, exited, …"""
+    pid: int
+    """Of its first process on this host; 0: it has none."""
+    exit_code: int
+    bundle: Path
+    """Folder with the `config.json` that the OCI runtime was given."""
+    upper: Path
+    """Upper directory of its overlay."""
+    log: Path | None
+    """Its log file; None: its log driver keeps none that can be copied."""
+    created: str
+    """ISO 8601."""
+
+    @property
+    def running(self) -> bool:
+        """Tell whether it has processes."""
+        return self.status in {"running", "paused"}
+
+
+@dataclass(frozen=True, slots=True)
+class LogLine:
+    """A piece of a container's output."""
+
+    stream: str
+    """`stdout` or `stderr`."""
+    data: bytes
+
+
+class Engine(Protocol):
+    """One engine on this host.
+
+    Callers may rely on: every method raises EngineError with the engine's own reason in one
+    sentence; names and ids are both accepted where a container is named; `remove` and
+    `ensure_image` may be called again after any failure.
+    """
+
+    def version(self) -> str:
+        """Return the engine's name and version, like `podman 5.4.2`."""
+        ...
+
+    def run(self, arguments: Sequence[str]) -> int:
+        """Run the engine's own `run` with the shim as OCI runtime and this terminal."""
+        ...
+
+    def create(self, arguments: Sequence[str]) -> str:
+        """Make a container that the shim will start; return its id."""
+        ...
+
+    def start(self, container: str) -> None:
+        """Start a created container."""
+        ...
+
+    def find(self, name: str) -> Container | None:
+        """Return the container of that name or id, or None."""
+        ...
+
+    def jobs(self) -> list[Container]:
+        """Return all containers that belong to jobs, running or not."""
+        ...
+
+    def labelled(self, label: str, value: str) -> list[Container]:
+        """Return all containers with that label."""
+        ...
+
+    def remove(self, container: str) -> None:
+        """End and remove a container with its anonymous volumes; a missing one is no error."""
+        ...
+
+    def logs(self, container: str, *, follow: bool) -> Iterator[LogLine]:
+        """Yield a container's output from its first line on."""
+        ...
+
+    def image(self, reference: str) -> ImageRef | None:
+        """Return the local image of that name or id, or None."""
+        ...
+
+    def layers(self) -> frozenset[str]:
+        """Return the digests of all uncompressed layers that are here."""
+        ...
+
+    def save_image(self, image: ImageRef, folder: Path) -> None:
+        """Write an image in the `dir:` form, each layer a file named by its hex digest."""
+        ...
+
+    def load_image(self, image: ImageRef, folder: Path) -> None:
+        """Take an image from the `dir:` form; layers that are here may be missing in it."""
+        ...
+
+    def pull(self, digest: str) -> None:
+        """Fetch an image by `name@sha256:…` from its registry."""
+        ...
