@@ -14,6 +14,7 @@
     |- RestoreFailed                nothing is left of the attempt
     |- TargetUnreachable
     |- EngineError                  the engine said no
+    |  `- NotHere                   the engine has no such object
     |- OciError                     the OCI runtime or CRIU said no
     |- CommandFailed                any other child process said no
     `- Interrupted                  130
@@ -138,6 +139,10 @@ class EngineError(SpotrunError):
     """The container engine refused or failed."""
 
     template = "{engine}: {reason}"
+
+
+class NotHere(EngineError):
+    """The engine has no such container, image or volume."""
 
 
 class OciError(SpotrunError):

@@ -84,6 +84,10 @@ class Tree:
     """Path in the snapshot."""
     destination: str
     """Path in the container."""
+    volume: str | None = None
+    """Name of the volume it is the content of, if the user named it."""
+    identity: str | None = None
+    """What told that volume from others of its name at the source."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +115,8 @@ class Manifest:
     """Every other file of the snapshot: path and size in bytes."""
     phases: tuple[PhaseRecord, ...] = ()
     left_running: bool = False
+    handover: bool = False
+    """Made by a migration, only to reach the target."""
     format: int = FORMAT
 
     @property

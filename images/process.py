@@ -6,6 +6,7 @@ It lies in the lowest layer because all four folders need it.
 import os
 import shlex
 import subprocess
+import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -53,8 +54,11 @@ class Runner(Protocol):
         """Run to the end and return what is left; `timeout` in seconds raises TimeoutError."""
         ...
 
-    def attach(self, argv: Sequence[str]) -> int:
-        """Run with this process's own stdin, stdout and stderr; return the exit status."""
+    def attach(self, argv: Sequence[str], *, silent: bool = False) -> int:
+        """Run with this process's own stdin, stderr and, unless silent, stdout; return its status.
+
+        The status of a child that a signal ended is 128 + its number, as a shell has it.
+        """
         ...
 
     def pipe(self, producer: Sequence[str], consumer: Sequence[str]) -> tuple[Completed, Completed]:
@@ -95,6 +99,7 @@ class SystemRunner:
                 env=self._environment,
                 pass_fds=pass_fds,
                 cwd=cwd,
+                start_new_session=True,  # Ctrl-C is ours: CRIU cut off in a dump ruins the job
             )
         except FileNotFoundError:
             return Completed(127, stderr=f"{argv[0]}: command not found")
@@ -106,31 +111,39 @@ class SystemRunner:
                 raise TimeoutError(f"{argv[0]} took more than {timeout:g} s") from late
         return Completed(child.returncode, _text(out), _text(err))
 
-    def attach(self, argv: Sequence[str]) -> int:
-        """Hand over stdin, stdout and stderr; Ctrl-C reaches the child, which decides."""
+    def attach(self, argv: Sequence[str], *, silent: bool = False) -> int:
+        """Hand over the terminal; Ctrl-C reaches the child, which decides."""
+        stdout = subprocess.DEVNULL if silent else None
         try:
-            child = subprocess.Popen(argv, env=self._environment)
+            child = subprocess.Popen(argv, env=self._environment, stdout=stdout)
         except FileNotFoundError:
             return 127
         with child:
             while True:
                 try:
-                    return child.wait()
+                    status = child.wait()
+                    return status if status >= 0 else 128 - status
                 except KeyboardInterrupt:
                     continue  # the terminal has sent it to the child too
 
     def pipe(self, producer: Sequence[str], consumer: Sequence[str]) -> tuple[Completed, Completed]:
         """Connect two children; neither's data passes through this process."""
-        with subprocess.Popen(
-            producer, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=self._environment
-        ) as first:
+        with (
+            tempfile.TemporaryFile() as said,
+            subprocess.Popen(
+                producer,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=said,
+                env=self._environment,
+            ) as first,
+        ):
             second = self.run(consumer, stdin=first.stdout)
-            assert first.stdout is not None  # noqa: S101 # PIPE was asked for
-            first.stdout.close()  # a consumer that ended early stops the producer by SIGPIPE
-            assert first.stderr is not None  # noqa: S101 # PIPE was asked for
-            said = first.stderr.read()
+            if first.stdout is not None:
+                first.stdout.close()  # a consumer that ended early stops the producer by SIGPIPE
             status = first.wait()
-        return Completed(status, stderr=_text(said)), second
+            said.seek(0)
+            return Completed(status, stderr=_text(said.read())), second
 
     def spawn(self, argv: Sequence[str], *, log: Path) -> int:
         """Start it in a session of its own."""

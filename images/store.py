@@ -104,12 +104,7 @@ class DirectoryStore:
     def fetch(self, manifest: Manifest) -> Path:
         """Return the folder of a snapshot whose files are all there and of the right size."""
         folder = self._folder(manifest.job, manifest.snapshot)
-        for path, size in manifest.files.items():
-            file = folder / path
-            found = file.stat().st_size if file.is_file() else None
-            if found != size:
-                state = "is missing" if found is None else f"has {found} bytes, not {size}"
-                raise SnapshotDamaged(snapshot=manifest.snapshot, reason=f"{path} {state}")
+        check_files(folder, manifest)
         return folder
 
     def remove(self, job: str, snapshot: str) -> None:
@@ -138,6 +133,16 @@ class DirectoryStore:
     def _names(self, job: str | None) -> Iterator[tuple[str, str]]:
         for manifest in self.snapshots.glob(f"{job or '*'}/*/{MANIFEST}"):
             yield manifest.parent.parent.name, manifest.parent.name
+
+
+def check_files(folder: Path, manifest: Manifest) -> None:
+    """Raise SnapshotDamaged unless every file is there and has its size."""
+    for path, size in manifest.files.items():
+        file = folder / path
+        found = file.stat().st_size if file.is_file() else None
+        if found != size:
+            state = "is missing" if found is None else f"has {found} bytes, not {size}"
+            raise SnapshotDamaged(snapshot=manifest.snapshot, reason=f"{path} {state}")
 
 
 def file_sizes(folder: Path) -> dict[str, int]:

@@ -25,11 +25,11 @@ def pack(runner: Runner, source: Path, archive: Path) -> int:
 
 def unpack(runner: Runner, archive: Path, target: Path) -> None:
     """Write the tree of `archive` into the existing directory `target`."""
-    argv = unpack_command(str(archive), str(target))
+    argv = [*unpack_command(archive), f"--directory={target}"]
     checked(runner.run(argv), argv)
 
 
-def unpack_command(archive: str, target: str) -> list[str]:
-    """Return the command that `unpack` runs."""
+def unpack_command(archive: Path) -> list[str]:
+    """Return the command that `unpack` runs, without its target."""
     head = ["tar", "--extract", "--same-permissions", "--same-owner", *_EXACT]
-    return [*head, f"--file={archive}", f"--directory={target}"]
+    return [*head, f"--file={archive}"]

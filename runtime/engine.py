@@ -5,14 +5,31 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
 
+from spotrun.images.logfile import LogLine
 from spotrun.images.manifest import ImageRef
 
 JOB_LABEL: Final = "io.spotrun.job"
 """Label of every container of a job; its value is the job's name."""
 RESTORE_ANNOTATION: Final = "io.spotrun.restore"
 """Annotation of a container that the shim restores; its value is the path of the plan."""
+TRANSACTION_LABEL: Final = "io.spotrun.restored-by"
+"""Label of a container that a restore made; its value is unique to the attempt."""
 CRIU_ANNOTATION: Final = "org.criu.config"
 """Annotation by which runc finds a container's own CRIU configuration file."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mount:
+    """A directory or file of the host that a container sees."""
+
+    kind: str
+    """`bind`: named by the user; `volume`: the engine's."""
+    source: Path
+    destination: str
+    volume: str | None = None
+    """Name of the volume."""
+    anonymous: bool = False
+    """Whether the engine made the name up; such a volume goes with its container."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,12 +46,14 @@ class Container:
     pid: int
     """Of its first process on this host; 0: it has none."""
     exit_code: int
-    bundle: Path
-    """Folder with the `config.json` that the OCI runtime was given."""
+    bundle: Path | None
+    """Folder with the `config.json` that the OCI runtime was given; None: it never started."""
     upper: Path
     """Upper directory of its overlay."""
     log: Path | None
     """Its log file; None: its log driver keeps none that can be copied."""
+    mounts: tuple[Mount, ...]
+    """Volumes and bind mounts."""
     created: str
     """ISO 8601."""
 
@@ -42,15 +61,6 @@ class Container:
     def running(self) -> bool:
         """Tell whether it has processes."""
         return self.status in {"running", "paused"}
-
-
-@dataclass(frozen=True, slots=True)
-class LogLine:
-    """A piece of a container's output."""
-
-    stream: str
-    """`stdout` or `stderr`."""
-    data: bytes
 
 
 class Engine(Protocol):
@@ -65,8 +75,11 @@ class Engine(Protocol):
         """Return the engine's name and version, like `podman 5.4.2`."""
         ...
 
-    def run(self, arguments: Sequence[str]) -> int:
-        """Run the engine's own `run` with the shim as OCI runtime and this terminal."""
+    def run(self, arguments: Sequence[str], *, silent: bool) -> int:
+        """Run the engine's own `run` with the shim as OCI runtime and this terminal.
+
+        `silent` keeps its stdout away; the exit status is returned.
+        """
         ...
 
     def create(self, arguments: Sequence[str]) -> str:
@@ -95,6 +108,14 @@ class Engine(Protocol):
 
     def logs(self, container: str, *, follow: bool) -> Iterator[LogLine]:
         """Yield a container's output from its first line on."""
+        ...
+
+    def volume(self, name: str) -> str | None:
+        """Return what tells this volume from any other of its name; None: there is none."""
+        ...
+
+    def remove_volume(self, name: str) -> None:
+        """Remove a volume that no container uses; a missing one is no error."""
         ...
 
     def image(self, reference: str) -> ImageRef | None:

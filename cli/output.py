@@ -1,0 +1,154 @@
+"""The one place that prints.
+
+People get tables and progress, the latter on stderr. Programs (`--format json`) get one envelope
+on stdout and, while long work goes on, JSON lines on stderr. Both shapes are contracts; golden
+examples are in `tests/cli/golden`.
+"""
+
+import sys
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+from rich.console import Console
+from rich.table import Table
+
+from spotrun.cli.result import Result
+from spotrun.images.errors import SpotrunError
+from spotrun.images.logfile import LogLine
+from spotrun.images.manifest import PhaseRecord
+from spotrun.runtime.settle import Outcome
+
+RESULT_VERSION: Final = "1"
+
+
+_PIPE_WIDTH: Final = 1000
+"""Columns where no terminal cuts lines off."""
+
+
+class Output:
+    """Standard output and error of this process."""
+
+    def __init__(self, *, json: bool) -> None:
+        """Speak to a program, or to a person."""
+        self.json = json
+        self._out = Console(soft_wrap=True, highlight=False)
+        if not self._out.is_terminal:
+            self._out.width = _PIPE_WIDTH
+        self._err = Console(stderr=True, soft_wrap=True, highlight=False)
+
+    def result(self, command: str, result: Result) -> None:
+        """Print a verb's result."""
+        if self.json:
+            self._envelope(command, "success" if not result.exit_code else "error", result.data, [])
+        elif result.shown is not None:
+            self._out.print(result.shown)
+
+    def error(self, command: str, error: SpotrunError) -> None:
+        """Print one sentence, what to do, and where to read more."""
+        notes = getattr(error, "__notes__", [])
+        if self.json:
+            document: dict[str, object] = {
+                "code": error.code,
+                "message": "; ".join([str(error), *notes]),
+                "hint": error.hint or None,
+                "log": str(error.log) if error.log else None,
+            }
+            self._envelope(command, "error", None, [document])
+            return
+        self._err.print(f"spotrun: {error}", markup=False)
+        for line in [*notes, error.hint, f"log: {error.log}" if error.log else ""]:
+            if line:
+                self._err.print(f"  {line}", markup=False)
+
+    def settled(self, outcome: Outcome) -> None:
+        """Tell what became of work that was cut off."""
+        end = "done to the end" if outcome.finished else "taken back"
+        text = f"an interrupted {outcome.verb} of job {outcome.job!r} has been {end}"
+        if outcome.error:
+            text = f"an interrupted {outcome.verb} of job {outcome.job!r} is open: {outcome.error}"
+        self.note(text)
+
+    def note(self, text: str) -> None:
+        """Print a line beside the result."""
+        if self.json:
+            self._event({"event": "note", "text": text})
+        else:
+            self._err.print(f"spotrun: {text}", markup=False)
+
+    def log(self, line: LogLine) -> None:
+        """Print a piece of a container's output where the container printed it."""
+        if self.json:
+            text = line.data.decode(errors="replace")
+            self._write(sys.stdout, {"stream": line.stream, "text": text})
+            return
+        stream = sys.stderr if line.stream == "stderr" else sys.stdout
+        stream.buffer.write(line.data)
+        stream.flush()
+
+    def begin(self, phase: str) -> None:
+        """Show that a phase begins (transaction.Observer)."""
+        if self.json:
+            self._event({"event": "phase", "phase": phase, "state": "begin"})
+
+    def end(self, record: PhaseRecord) -> None:
+        """Show what a phase took (transaction.Observer)."""
+        if self.json:
+            done = {"seconds": record.seconds, "bytes": record.bytes}
+            self._event({"event": "phase", "phase": record.name, "state": "end", **done})
+        elif self._err.is_terminal:
+            self._err.print(f"  {phase_line(record)}", markup=False)
+
+    def _envelope(
+        self, command: str, status: str, data: object, errors: Sequence[dict[str, object]]
+    ) -> None:
+        document = {
+            "spotrun_result_version": RESULT_VERSION,
+            "command": command,
+            "status": status,
+            "data": data,
+            "errors": errors,
+        }
+        self._write(sys.stdout, document)
+
+    def _event(self, document: object) -> None:
+        self._write(sys.stderr, document)
+
+    @staticmethod
+    def _write(stream: object, document: object) -> None:
+        print(msgspec.json.encode(document).decode(), file=stream, flush=True)  # type: ignore[call-overload]
+
+
+def phase_line(record: PhaseRecord) -> str:
+    """Return a phase's name, time and size for people."""
+    return f"{record.name:<18} {record.seconds:8.3f} s  {size(record.bytes):>10}".rstrip()
+
+
+def size(count: int) -> str:
+    """Return a number of bytes for people; nothing for none."""
+    if not count:
+        return ""
+    value, units = float(count), iter(("B", "KiB", "MiB", "GiB"))
+    unit = next(units)
+    while value >= 1024 and unit != "GiB":  # noqa: PLR2004 # binary prefixes
+        value, unit = value / 1024, next(units)
+    return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
+
+
+def table(*columns: str) -> Table:
+    """Return an empty table in the house style."""
+    made = Table(*columns, box=None, pad_edge=False, header_style="bold")
+    for column in made.columns:
+        column.no_wrap = True
+    return made
+
+
+def timeline(phases: Sequence[PhaseRecord], total: Sequence[PhaseRecord] = ()) -> Table:
+    """Return phases with their times and sizes, and the sum of those in `total` or of all."""
+    made = table("PHASE", "SECONDS", "BYTES")
+    made.columns[1].justify = made.columns[2].justify = "right"
+    for record in phases:
+        made.add_row(record.name, f"{record.seconds:.3f}", size(record.bytes))
+    seconds = sum(record.seconds for record in total or phases)
+    made.add_row("all", f"{seconds:.3f}", "", style="bold")
+    return made

@@ -1,0 +1,24 @@
+"""`spotrun restore`: a stored job goes on."""
+
+import click
+
+from spotrun.cli.common import format_option, open_host, output, store_option
+from spotrun.cli.output import timeline
+from spotrun.cli.result import Result
+from spotrun.runtime import restore
+
+
+@click.command("restore")
+@click.argument("job")
+@click.option("--snapshot", metavar="ID", help="which one; default: the newest")
+@click.option("--name", help="go on under another name")
+@store_option
+@format_option
+def command(job: str, snapshot: str | None, name: str | None, store: str | None) -> Result:
+    """Let JOB go on here from a snapshot."""
+    state = restore.restore(
+        open_host(), job, snapshot=snapshot, name=name, store=store, observer=output()
+    )
+    data = {"job": state.job, "snapshot": state.snapshot, "container": state.container}
+    output().note(f"job {state.job!r} goes on from {state.snapshot}")
+    return Result({**data, "phases": state.records}, timeline(state.records))

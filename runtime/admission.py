@@ -1,0 +1,113 @@
+"""May a job come to this host? Asked before a restore, and by a source before it freezes."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from spotrun.images import imagebox
+from spotrun.images.errors import SpotrunError
+from spotrun.images.manifest import HostFacts, ImageRef, Manifest
+from spotrun.images.store import DirectoryStore
+from spotrun.runtime import doctor, facts, fitness
+from spotrun.runtime.host import Host
+
+
+@dataclass(frozen=True, slots=True)
+class VolumeDemand:
+    """A volume that comes along, and what told it from others at the source."""
+
+    name: str
+    identity: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """What a job needs of the host it is to go on at."""
+
+    name: str
+    """Name of the container to be made."""
+    image: ImageRef
+    source: HostFacts
+    memory: int
+    """Bytes of process memory."""
+    disk: int
+    """Bytes that are still to be written on this host."""
+    binds: tuple[str, ...]
+    """Paths of the host that the container sees."""
+    volumes: tuple[VolumeDemand, ...]
+
+
+def of_manifest(manifest: Manifest, name: str) -> Demand:
+    """Return what a snapshot that lies on this host demands."""
+    volumes = [VolumeDemand(t.volume, t.identity) for t in manifest.trees if t.volume]
+    trees = sum(size for path, size in manifest.files.items() if path.startswith("trees/"))
+    return Demand(
+        name=name,
+        image=manifest.image,
+        source=manifest.host,
+        memory=manifest.memory_bytes,
+        disk=trees,
+        binds=user_binds(manifest.run.options),
+        volumes=tuple(volumes),
+    )
+
+
+def user_binds(options: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the host paths that `--volume` and `--mount type=bind` options name."""
+    from spotrun.runtime import grammar
+
+    found = []
+    for option in grammar.options(options):
+        if option.name == "--volume" and option.value and option.value.startswith("/"):
+            source, separator, _ = option.value.partition(":")
+            found += [source] if separator else []
+        elif option.name == "--mount" and option.value:
+            fields = dict(part.partition("=")[::2] for part in option.value.split(","))
+            if fields.get("type") == "bind":
+                found.append(fields.get("source") or fields.get("src") or "")
+    return tuple(path for path in found if path)
+
+
+def refusals(host: Host, demand: Demand) -> list[str]:
+    """Return every reason why the job cannot go on here; none: it can.
+
+    Raises HostUnfit when this host cannot restore anything.
+    """
+    doctor.require(doctor.examine(host.runner, host.engine.version, thorough=False))
+    reasons = fitness.judge(
+        demand.source,
+        facts.gather(host.runner, host.engine.version()),
+        memory_needed=demand.memory,
+        memory_free=fitness.free_memory(),
+        disk_needed=demand.disk,
+        disk_free=fitness.free_disk(host.paths.state),
+    )
+    taken = host.engine.find(demand.name)
+    if taken:
+        reasons.append(f"the name {demand.name!r} is taken by container {taken.id[:12]}")
+    reasons += [f"{path} is not on this host" for path in demand.binds if not Path(path).exists()]
+    for volume in demand.volumes:
+        here = host.engine.volume(volume.name)
+        if here and here != volume.identity:
+            reasons.append(f"another volume {volume.name!r} is here; it is left untouched")
+    return reasons
+
+
+def has_image(host: Host, image: ImageRef) -> bool:
+    """Tell whether the engine has exactly that image."""
+    return host.engine.image(image.id) is not None
+
+
+def get_image(host: Host, store: DirectoryStore, image: ImageRef) -> str | None:
+    """Bring the image into the engine; return why it cannot be had, or None."""
+    if has_image(host, image):
+        return None
+    try:
+        if imagebox.has(store, image):
+            host.engine.load_image(image, imagebox.place(store, image))
+        elif image.digest:
+            host.engine.pull(image.digest)
+    except SpotrunError as error:
+        return f"image {image.name} is not here and cannot be had: {error}"
+    if has_image(host, image):
+        return None
+    return f"image {image.name} ({image.id[:12]}) is not here, and neither is it in {store}"

@@ -1,0 +1,45 @@
+"""What spotrun knows of CRIU: the options that real jobs need, and how it says what went wrong."""
+
+import re
+from pathlib import Path
+from typing import Final
+
+CONFIG: Final = """\
+# Written by spotrun for one job; see criu(8).
+manage-cgroups=ignore
+tcp-established
+network-lock=skip
+file-locks
+link-remap
+ghost-limit=1073741824
+ext-unix-sk
+skip-in-flight
+timeout=600
+"""
+"""Options for dump and restore, each with its reason:
+
+manage-cgroups  the engine has made the cgroup; restoring others' layouts fails
+tcp-established connections inside the container; preflight has refused all others
+network-lock    nothing outside can send to those connections, and all ends are frozen
+file-locks      flock and fcntl locks are common in caches and data loaders
+link-remap      files that were unlinked while open (POSIX semaphores, pymp sockets)
+ghost-limit     bytes of such a file; the default of 1 MiB is below any shared tensor
+ext-unix-sk     datagram sockets to the host's loggers
+skip-in-flight  half-open connections of a listening server are dropped, as a peer expects
+timeout         seconds; the default of 10 is short for thousands of threads
+"""
+
+_ERROR: Final = re.compile(r"Error \((?P<where>[^)]*)\): (?P<what>.*)")
+
+
+def cause(log: Path) -> str | None:
+    """Return the first error of a CRIU log, which the later ones only repeat; None: there is none.
+
+    CRIU marks each line with its source file, like `Error (criu/sk-inet.c:190): …`.
+    """
+    try:
+        text = log.read_text(errors="replace")
+    except OSError:
+        return None
+    found = _ERROR.search(text)
+    return found["what"].strip() if found else None

@@ -1,0 +1,70 @@
+"""What `ps` and `logs` show: the job's whole life, wherever its pieces are kept."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from spotrun.images.errors import JobNotFound
+from spotrun.images.logfile import LogLine, parse
+from spotrun.runtime import jobs
+from spotrun.runtime.engine import Container
+from spotrun.runtime.host import Host
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One job."""
+
+    job: str
+    status: str
+    """The engine's word, with the exit code of one that has ended; `stored`; `moved to …`."""
+    image: str
+    epoch: int
+    snapshot: str | None
+    """The newest one it was saved to or restored from."""
+    container: str | None
+    """Its id."""
+
+
+def jobs_here(host: Host, *, every: bool) -> list[Row]:
+    """Return the jobs that run, have ended or are stored here; with `every`, also moved ones."""
+    containers = {found.job: found for found in host.engine.jobs()}
+    rows = []
+    for record in jobs.all_records(host.paths):
+        container = containers.get(record.name)
+        status = _status(record, container)
+        if status and (every or container or record.place is not jobs.Place.MOVED):
+            rows.append(
+                Row(
+                    job=record.name,
+                    status=status,
+                    image=record.run.image,
+                    epoch=record.epoch,
+                    snapshot=record.parent,
+                    container=container.id if container else None,
+                )
+            )
+    return rows
+
+
+def logs(host: Host, job: str, *, follow: bool) -> Iterator[LogLine]:
+    """Yield a job's output from its container, or, when it is stored, from its snapshot."""
+    found, record = host.engine.find(jobs.check_name(job)), jobs.load(host.paths, job)
+    if found and found.job == job:
+        yield from host.engine.logs(job, follow=follow)
+        return
+    if record is None or record.place is not jobs.Place.STORED:
+        raise JobNotFound(job=job)
+    store = host.store(record.store)
+    manifest = store.find(job, record.parent)
+    if manifest.log:
+        with (store.fetch(manifest) / manifest.log).open("rb") as file:
+            yield from parse(file)
+
+
+def _status(record: jobs.Job, container: Container | None) -> str | None:
+    if container:
+        ended = container.status in {"exited", "stopped"}
+        return f"exited ({container.exit_code})" if ended else container.status
+    if record.place is jobs.Place.MOVED:
+        return f"moved to {record.target}"
+    return "stored" if record.place is jobs.Place.STORED else None

@@ -1,0 +1,53 @@
+"""One spotrun at a time works on a job: a lock file each, held as long as the work goes on."""
+
+import fcntl
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from spotrun.images.errors import JobBusy
+
+
+@dataclass(frozen=True, slots=True)
+class JobLock:
+    """A held lock; children that get `fd` hold it too until they end."""
+
+    job: str
+    fd: int
+
+
+@contextmanager
+def hold(folder: Path, job: str, verb: str, now: datetime, *, wait: bool) -> Iterator[JobLock]:
+    """Hold the job's lock, or raise JobBusy naming who holds it and since when.
+
+    With `wait`, wait for the holder to end instead.
+    """
+    path = folder / f"{job}.lock"
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        except BlockingIOError:
+            holder = _holder(fd)
+            raise JobBusy(
+                job=job, pid=holder["pid"], verb=holder["verb"], since=holder["since"]
+            ) from None
+        mine = {"pid": os.getpid(), "verb": verb, "since": now.isoformat(timespec="seconds")}
+        os.ftruncate(fd, 0)
+        os.pwrite(fd, json.dumps(mine).encode(), 0)
+        yield JobLock(job, fd)
+    finally:
+        os.close(fd)
+
+
+def _holder(fd: int) -> dict[str, object]:
+    """Read who holds a lock; it may be just writing that down."""
+    try:
+        holder = json.loads(os.pread(fd, 4096, 0))
+    except ValueError:
+        holder = {}
+    return {"pid": "?", "verb": "?", "since": "?", **holder}

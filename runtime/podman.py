@@ -1,0 +1,184 @@
+"""Podman as the engine: podman-py for what its API offers, the CLI for `run` and `create`."""
+
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from spotrun.images.errors import EngineError, NotHere
+from spotrun.images.logfile import LogLine
+from spotrun.images.manifest import ImageRef
+from spotrun.images.process import Completed, Runner
+from spotrun.runtime.engine import JOB_LABEL, Container, Mount
+from spotrun.runtime.paths import Paths
+from spotrun.runtime.podman_service import client, output
+
+if TYPE_CHECKING:
+    from podman import PodmanClient
+
+_FILE_LOGS: Final = frozenset(("k8s-file", "json-file"))
+"""Log drivers that keep a file, both in the format of Kubernetes."""
+_MADE_UP: Final = re.compile(r"[0-9a-f]{64}")
+"""How Podman names a volume that the user gave no name."""
+
+
+class Podman:
+    """Podman of this host, as root."""
+
+    def __init__(self, runner: Runner, paths: Paths) -> None:
+        """Reach it by its socket; without one, its service is started when first needed."""
+        self._runner = runner
+        self._paths = paths
+
+    def version(self) -> str:
+        """Ask the CLI, which is cheaper than a service."""
+        return f"podman {self._cli('version', '--format', '{{.Client.Version}}').stdout.strip()}"
+
+    def run(self, arguments: Sequence[str], *, silent: bool) -> int:
+        """Hand the terminal to `podman run`."""
+        return self._runner.attach(self._with_shim("run", *arguments), silent=silent)
+
+    def create(self, arguments: Sequence[str]) -> str:
+        """Return the id that `podman create` prints."""
+        return self._checked(self._with_shim("create", *arguments)).stdout.split()[-1]
+
+    def start(self, container: str) -> None:
+        """Start it; the error is what the OCI runtime said."""
+        with self._api() as api:
+            api.containers.get(container).start()
+
+    def find(self, name: str) -> Container | None:
+        """Inspect it."""
+        try:
+            with self._api() as api:
+                return _container(api.containers.get(name).attrs)
+        except NotHere:
+            return None
+
+    def jobs(self) -> list[Container]:
+        """Inspect all that have our label."""
+        return self._filtered(JOB_LABEL)
+
+    def labelled(self, label: str, value: str) -> list[Container]:
+        """Inspect all that have that label."""
+        return self._filtered(f"{label}={value}")
+
+    def remove(self, container: str) -> None:
+        """Kill it first, so that neither its stop signal nor its restart policy comes in."""
+        with suppress(EngineError), self._api() as api:  # it may have no process any more
+            api.containers.get(container).kill("SIGKILL")
+        with suppress(NotHere), self._api() as api:  # --rm may have been quicker
+            api.containers.get(container).remove(v=True, force=True)
+
+    def logs(self, container: str, *, follow: bool) -> Iterator[LogLine]:
+        """Read the frames of the log endpoint."""
+        with self._api() as api:
+            for out, err in output(api, container, follow=follow):
+                yield LogLine("stderr" if err else "stdout", err or out)
+
+    def volume(self, name: str) -> str | None:
+        """Return the instant of its creation, in nanoseconds."""
+        try:
+            with self._api() as api:
+                return str(api.volumes.get(name).attrs["CreatedAt"])
+        except NotHere:
+            return None
+
+    def remove_volume(self, name: str) -> None:
+        """Remove it, unless a container uses it."""
+        with suppress(NotHere), self._api() as api:
+            api.volumes.get(name).remove()
+
+    def image(self, reference: str) -> ImageRef | None:
+        """Inspect an image."""
+        try:
+            with self._api() as api:
+                return _image(reference, api.images.get(reference).attrs)
+        except NotHere:
+            return None
+
+    def layers(self) -> frozenset[str]:
+        """Inspect all images."""
+        with self._api() as api:
+            found = [api.images.get(image.id).attrs for image in api.images.list(all=True)]
+        return frozenset(layer for attrs in found for layer in attrs["RootFS"]["Layers"] or [])
+
+    def save_image(self, image: ImageRef, folder: Path) -> None:
+        """Save it uncompressed, so that layers are named by what they hold."""
+        self._cli("save", "--quiet", "--format=docker-dir", f"--output={folder}", image.id)
+
+    def load_image(self, image: ImageRef, folder: Path) -> None:
+        """Pull it from the folder; Podman skips the layers it has."""
+        self._cli("pull", "--quiet", f"dir:{folder}")
+        self._cli("tag", image.id, image.name)
+
+    def pull(self, digest: str) -> None:
+        """Pull from the registry."""
+        self._cli("pull", "--quiet", digest)
+
+    def _filtered(self, label: str) -> list[Container]:
+        with self._api() as api:
+            ids = [it.id for it in api.containers.list(all=True, filters={"label": label})]
+        found = (self.find(container) for container in ids)
+        return [container for container in found if container]  # some may be gone by now
+
+    def _with_shim(self, *arguments: str) -> list[str]:
+        return ["podman", f"--runtime={self._paths.shim}", *arguments]
+
+    def _cli(self, *arguments: str) -> Completed:
+        return self._checked(["podman", *arguments])
+
+    def _checked(self, argv: Sequence[str]) -> Completed:
+        done = self._runner.run(argv)
+        if done.status != 0:
+            raise EngineError(engine="podman", reason=_sentence(done.said))
+        return done
+
+    def _api(self) -> "AbstractContextManager[PodmanClient]":
+        return client(self._runner, self._paths)
+
+
+def _container(attrs: dict[str, Any]) -> Container:
+    """Read what the inspect endpoint returns (libpod API 5)."""
+    state, log = attrs["State"], attrs["HostConfig"]["LogConfig"]
+    return Container(
+        id=attrs["Id"],
+        name=attrs["Name"],
+        job=(attrs["Config"].get("Labels") or {}).get(JOB_LABEL),
+        image_id=attrs["Image"],
+        status=state["Status"],
+        pid=state["Pid"],
+        exit_code=state["ExitCode"],
+        bundle=Path(attrs["OCIConfigPath"]).parent if attrs.get("OCIConfigPath") else None,
+        upper=Path(attrs["GraphDriver"]["Data"]["UpperDir"]),
+        log=Path(log["Path"]) if log["Type"] in _FILE_LOGS and log["Path"] else None,
+        mounts=tuple(_mount(mount) for mount in attrs["Mounts"]),
+        created=attrs["Created"],
+    )
+
+
+def _mount(attrs: dict[str, Any]) -> Mount:
+    name = attrs.get("Name")
+    return Mount(
+        kind=attrs["Type"],
+        source=Path(attrs["Source"]),
+        destination=attrs["Destination"],
+        volume=name,
+        anonymous=bool(name and _MADE_UP.fullmatch(name)),
+    )
+
+
+def _image(name: str, attrs: dict[str, Any]) -> ImageRef:
+    digests = [d for d in attrs.get("RepoDigests") or [] if not d.startswith("localhost/")]
+    return ImageRef(
+        name=name,
+        id=attrs["Id"],
+        digest=digests[0] if digests else None,
+        layers=tuple(attrs["RootFS"]["Layers"] or ()),
+    )
+
+
+def _sentence(said: object) -> str:
+    """Drop the `Error: ` that Podman's CLI puts in front."""
+    return str(said).removeprefix("Error: ")

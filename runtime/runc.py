@@ -1,0 +1,69 @@
+"""runc as the OCI runtime."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+from spotrun.images.errors import OciError
+from spotrun.images.process import Runner
+from spotrun.runtime import criu
+from spotrun.runtime.oci import DumpOptions
+
+
+class Runc:
+    """runc, with the state folder that the engine gives it."""
+
+    def __init__(self, runner: Runner, *, root: Path = Path("/run/runc")) -> None:
+        """Use the containers under `root`; the default is what Podman uses as root."""
+        self._runner = runner
+        self._root = root
+
+    def version(self) -> str:
+        """Return like `runc 1.1.15`."""
+        words = self._call("ask its version of", "--version").split()
+        return f"runc {words[2].partition('+')[0]}"
+
+    def status(self, container: str) -> str | None:
+        """Ask runc; it knows a container from its create to its delete."""
+        done = self._runner.run(["runc", "--root", str(self._root), "state", container])
+        if done.status != 0:
+            return None
+        return str(json.loads(done.stdout)["status"])
+
+    def freeze(self, container: str) -> None:
+        """Freeze by the cgroup freezer."""
+        if self.status(container) != "paused":
+            self._call("freezing", "pause", container)
+
+    def thaw(self, container: str) -> None:
+        """Thaw what is frozen."""
+        if self.status(container) == "paused":
+            self._call("thawing", "resume", container)
+
+    def dump(self, container: str, options: DumpOptions, pass_fds: Sequence[int] = ()) -> None:
+        """Let CRIU write the images; on failure say what its log says first."""
+        options.criu_config.write_text(criu.CONFIG)
+        argv = ["checkpoint", "--leave-running", "--image-path", str(options.images)]
+        argv += ["--work-path", str(options.work), container]
+        done = self._runner.run(["runc", "--root", str(self._root), *argv], pass_fds=pass_fds)
+        if done.status != 0:
+            log = options.work / "dump.log"
+            reason = criu.cause(log) or _message(done.stderr)
+            raise OciError(action="dumping the processes", reason=reason, log=log)
+
+    def processes(self, container: str) -> list[int]:
+        """Return what is in the container's cgroup."""
+        listed = self._call("listing processes", "ps", "--format", "json", container)
+        return [int(pid) for pid in json.loads(listed) or []]
+
+    def _call(self, action: str, *arguments: str) -> str:
+        done = self._runner.run(["runc", "--root", str(self._root), *arguments])
+        if done.status != 0:
+            raise OciError(action=action, reason=_message(done.stderr) or done.said)
+        return done.stdout
+
+
+def _message(stderr: str) -> str:
+    """Return the message in runc's last log line, which reads `time="…" level=error msg="…"`."""
+    last = stderr.strip().rpartition("\n")[2]
+    return last.partition('msg="')[2].rstrip('"') or last
