@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Protocol
 
-from spotrun.images.errors import CommandFailed
+from spotrun.images.errors import CommandFailed, ExitCode
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,8 +101,8 @@ class SystemRunner:
                 cwd=cwd,
                 start_new_session=True,  # Ctrl-C is ours: CRIU cut off in a dump ruins the job
             )
-        except FileNotFoundError:
-            return Completed(127, stderr=f"{argv[0]}: command not found")
+        except OSError as error:
+            return Completed(_status(error), stderr=f"{argv[0]}: {error.strerror}")
         with child:
             try:
                 out, err = child.communicate(text.encode() if text is not None else None, timeout)
@@ -116,8 +116,8 @@ class SystemRunner:
         stdout = subprocess.DEVNULL if silent else None
         try:
             child = subprocess.Popen(argv, env=self._environment, stdout=stdout)
-        except FileNotFoundError:
-            return 127
+        except OSError as error:
+            return _status(error)
         with child:
             while True:
                 try:
@@ -158,6 +158,12 @@ class SystemRunner:
             )
         child.returncode = 0  # it is not ours to wait for: no ResourceWarning at exit
         return child.pid
+
+
+def _status(error: OSError) -> int:
+    """Return what a shell makes of a program that cannot be started."""
+    missing = isinstance(error, FileNotFoundError)
+    return ExitCode.NOT_FOUND if missing else ExitCode.CANNOT_INVOKE
 
 
 def checked(completed: Completed, argv: Sequence[str]) -> Completed:

@@ -16,8 +16,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
-from spotrun.runtime.fitness import free_disk
-
 from spotrun.images import imagebox, trees
 from spotrun.images.errors import CaptureFailed, JobNotFound, NotCapturable, SpotrunError
 from spotrun.images.manifest import (
@@ -31,6 +29,7 @@ from spotrun.images.manifest import (
 from spotrun.images.store import file_sizes
 from spotrun.runtime import doctor, facts, jobs, locks, preflight, transaction
 from spotrun.runtime.engine import Container
+from spotrun.runtime.fitness import free_disk
 from spotrun.runtime.host import Host
 from spotrun.runtime.oci import DumpOptions
 from spotrun.runtime.transaction import Observer, Phase, Session, State, Transaction
@@ -51,6 +50,8 @@ class CaptureState(State):
     store: str
     left_running: bool
     handover: bool = False
+    keep_image: bool = True
+    """Whether the image must be had from the store when no registry has it."""
     image: ImageRef
     run: RunSpec
     epoch: int
@@ -172,7 +173,7 @@ def _discard(session: Session, state: CaptureState) -> None:
 def _save_image(session: Session, state: CaptureState) -> int:
     """Keep an image that no registry has beside the snapshots, once."""
     store = session.host.store(state.store)
-    if state.image.digest or imagebox.has(store, state.image):
+    if not state.keep_image or state.image.digest or imagebox.has(store, state.image):
         return 0
     folder = _staged(session, state) / "image"
     session.host.engine.save_image(state.image, folder)
@@ -180,6 +181,8 @@ def _save_image(session: Session, state: CaptureState) -> int:
 
 
 def _freeze(session: Session, state: CaptureState) -> None:
+    if session.host.oci.status(state.container) not in {"running", "paused"}:
+        raise NotCapturable(job=state.job, reason="it has ended in the meantime")
     session.host.oci.freeze(state.container)
     state.pids = session.host.oci.processes(state.container)
 

@@ -1,6 +1,7 @@
 """The GPU seam: device memory is moved into the processes before CRIU looks at them."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
 
@@ -23,14 +24,23 @@ class GpuDriver(Protocol):
         ...
 
 
+def _open_files(pid: int) -> list[str]:
+    """Return what a process has open; nothing if it has ended."""
+    found = []
+    with suppress(OSError):
+        for fd in Path(f"/proc/{pid}/fd").iterdir():
+            with suppress(OSError):
+                found.append(str(fd.readlink()))
+    return found
+
+
 class NoGpu:
     """For hosts without a driver: proves that no process holds a device."""
 
     def suspend(self, job: str, pids: Sequence[int]) -> None:
         """Refuse when a process has an NVIDIA device open."""
         for pid in pids:
-            for fd in Path(f"/proc/{pid}/fd").glob("*"):
-                target = str(fd.readlink())
+            for target in _open_files(pid):
                 if target.startswith("/dev/nvidia"):
                     reason = f"process {pid} holds {target}; GPU memory is not supported yet"
                     raise NotCapturable(job=job, reason=reason)

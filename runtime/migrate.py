@@ -32,8 +32,6 @@ class MigrateState(CaptureState):
     """What the phases of a migration know."""
 
     target: str
-    has_image: bool = True
-    """Whether the target can get the image without us."""
     layers: list[str] = field(default_factory=list)
     """Digests of layers that the target has."""
     confirmed: bool = False
@@ -88,12 +86,12 @@ def _check_target(session: Session, state: MigrateState) -> None:
     if answer.data["refusals"]:
         reason = "; ".join(answer.data["refusals"])
         raise NotRestorable(snapshot=f"of {state.job}", where=state.target, reason=reason)
-    state.has_image, state.layers = answer.data["has_image"], answer.data["layers"]
+    state.keep_image, state.layers = not answer.data["has_image"], answer.data["layers"]
 
 
 def _send_image(session: Session, state: MigrateState) -> int:
     """Send what the target lacks of an image that no registry has."""
-    if state.has_image or state.image.digest:
+    if not state.keep_image or state.image.digest:
         return 0
     store = session.host.store(state.store)
     names = imagebox.files(store, state.image, without=frozenset(state.layers))

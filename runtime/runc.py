@@ -6,7 +6,7 @@ from pathlib import Path
 
 from spotrun.images.errors import OciError
 from spotrun.images.process import Runner
-from spotrun.runtime import criu
+from spotrun.runtime import criu, facts
 from spotrun.runtime.oci import DumpOptions
 
 
@@ -20,8 +20,7 @@ class Runc:
 
     def version(self) -> str:
         """Return like `runc 1.1.15`."""
-        words = self._call("ask its version of", "--version").split()
-        return f"runc {words[2].partition('+')[0]}"
+        return f"runc {facts.runc_version(self._runner)}"
 
     def status(self, container: str) -> str | None:
         """Ask runc; it knows a container from its create to its delete."""

@@ -142,7 +142,7 @@ class Host:
     def _enter(self, argv: Sequence[str]) -> list[str]:
         if not self.pid:
             raise LabError(f"{self.name} is off")
-        return ["nsenter", f"--target={self.pid}", "--all", "--wd=/root", "--", *argv]
+        return ["nsenter", f"--target={self.pid}", "--all", "env", "--chdir=/root", *argv]
 
     def _await_init(self, unshare: subprocess.Popen[bytes]) -> int:
         deadline = time.monotonic() + _BOOT_SECONDS

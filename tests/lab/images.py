@@ -4,6 +4,7 @@ They lie in one read-only store that hosts share, and as archives for hosts that
 without them.
 """
 
+import inspect
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -18,10 +19,8 @@ Image = Literal["busybox", "python", "torch"]
 TORCH = "torch==2.13.0"
 _NUMPY = "numpy==2.2.6"
 _PYTHON = "3.11"
-_APPLETS = (
-    "sh ls cat echo sleep date rm mv cp ln mkdir mknod chmod chown touch grep nc httpd ps stat"
-    " truncate seq od md5sum sha256sum find du df kill sync dd env id hostname"
-)
+_ENV = ("PYTHONPATH=/opt/lib", "PYTHONUNBUFFERED=1")
+_RECIPE = (TORCH, _NUMPY, _PYTHON)
 
 
 def name(image: Image) -> str:
@@ -31,7 +30,7 @@ def name(image: Image) -> str:
 
 def archive(image: Image) -> Path:
     """Return the tar archive of an image's files, built now if it never was."""
-    recipe = Path(__file__).read_text()
+    recipe = inspect.getsource(_BUILDERS[image]) + inspect.getsource(_debian) + repr(_RECIPE)
     return built(f"image-{image}", recipe, _BUILDERS[image]) / "root.tar"
 
 
@@ -41,11 +40,11 @@ def store(images: tuple[Image, ...]) -> Path:
 
     def build(folder: Path) -> None:
         for image, tar in archives.items():
-            variables = "--change=ENV PYTHONPATH=/opt/lib PYTHONUNBUFFERED=1 OMP_NUM_THREADS=1"
-            podman = ["podman", "--root=/var/lib/lab-images", "import", "--quiet", variables]
+            podman = ["podman", "--root=/var/lib/lab-images", "import", "--quiet"]
+            podman += [f"--change=ENV {variable}" for variable in _ENV]
             _in_a_host(folder, tar, [*podman, f"/mnt/machine/{tar.name}", name(image)])
 
-    recipe = repr(sorted((image, str(tar)) for image, tar in archives.items()))
+    recipe = repr((_ENV, sorted((image, str(tar)) for image, tar in archives.items())))
     return built(f"images-{'-'.join(sorted(images))}", recipe, build)
 
 
@@ -67,11 +66,16 @@ def _in_a_host(folder: Path, tar: Path, argv: list[str]) -> None:
 
 
 def _busybox(folder: Path) -> None:
+    applets = (
+        "sh ls cat echo sleep date rm mv cp ln mkdir mknod chmod chown touch grep nc httpd ps"
+        " stat truncate seq od md5sum sha256sum find du df kill sync dd env id hostname tail"
+        " readlink"
+    )
     files = folder / "files"
     for sub in ("bin", "etc", "tmp", "data", "proc", "sys", "dev"):
         (files / sub).mkdir(parents=True)
     shutil.copy2(root() / "usr/bin/busybox", files / "bin/busybox")
-    for applet in _APPLETS.split():
+    for applet in applets.split():
         (files / "bin" / applet).symlink_to("busybox")
     (files / "etc/passwd").write_text("root:x:0:0::/:/bin/sh\n")
     (files / "etc/group").write_text("root:x:0:\n")

@@ -8,6 +8,7 @@ import platform
 import sys
 import tomllib
 from pathlib import Path
+from typing import Any
 
 from tests.lab import apt
 from tests.lab.cache import built
@@ -144,8 +145,6 @@ def _install_spotrun(folder: Path) -> None:
         launcher.chmod(0o755)
 
 
-def _project() -> dict[str, object]:
-    project: dict[str, object] = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())[
-        "project"
-    ]
+def _project() -> dict[str, Any]:
+    project: dict[str, Any] = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
     return project
