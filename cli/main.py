@@ -3,7 +3,7 @@
 import os
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from itertools import pairwise
 from typing import Any, Final, NoReturn
@@ -64,16 +64,18 @@ def spotrun() -> None:
     """  # noqa: D301 # \b keeps the table; the first line is a title
 
 
-def main(arguments: Sequence[str] | None = None) -> NoReturn:
-    """Run one command line and exit."""
+def main(
+    arguments: Sequence[str] | None = None, *, output: Callable[..., Output] = Output
+) -> NoReturn:
+    """Run one command line and exit; `output` makes what prints."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     verb = next((word for word in words if not word.startswith("-")), "")
-    output = Output(json=_wants_json(verb, words))
+    told = output(json=_wants_json(verb, words))
     signal.signal(signal.SIGTERM, _interrupt)
     try:
-        sys.exit(_call(words, verb, output))
+        sys.exit(_call(words, verb, told))
     except SpotrunError as error:
-        output.error(verb, error)
+        told.error(verb, error)
         sys.exit(error.exit_code)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # nothing more to say to a closed pipe

@@ -344,14 +344,14 @@ THAW: Final = Phase("thaw", _thaw_again, _thaw)
 PUBLISH: Final = Phase("publish", _publish)
 END: Final = Phase("end", _end)
 
-LEAVE_RUNNING: Final = Transaction[CaptureState](
+LEAVE_RUNNING: Final[Transaction[CaptureState]] = Transaction(
     verb="checkpoint --leave-running",
     state=CaptureState,
     phases=[*PREPARE, *FREEZE_AND_COPY, THAW, PUBLISH],
     commit="publish",
     committed=_published,
 )
-STOP: Final = Transaction[CaptureState](
+STOP: Final[Transaction[CaptureState]] = Transaction(
     verb="checkpoint",
     state=CaptureState,
     phases=[*PREPARE, *FREEZE_AND_COPY, PUBLISH, END],

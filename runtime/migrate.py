@@ -165,7 +165,7 @@ def _expect(state: MigrateState, answer: Answer) -> None:
         raise TargetUnreachable(target=state.target, reason=answer.reason)
 
 
-MIGRATE: Final = Transaction[MigrateState](
+MIGRATE: Final[Transaction[MigrateState]] = Transaction(
     verb="migrate",
     state=MigrateState,
     phases=[

@@ -109,9 +109,10 @@ class Podman:
         self._cli("save", "--quiet", "--format=docker-dir", f"--output={folder}", image.id)
 
     def load_image(self, image: ImageRef, folder: Path) -> None:
-        """Pull it from the folder; Podman skips the layers it has."""
+        """Pull it from the folder; Podman skips the layers it has. A name in use stays."""
         self._cli("pull", "--quiet", f"dir:{folder}")
-        self._cli("tag", image.id, image.name)
+        if self.image(image.name) is None:
+            self._cli("tag", image.id, image.name)
 
     def pull(self, digest: str) -> None:
         """Pull from the registry."""

@@ -249,7 +249,7 @@ def _plan(session: Session, state: RestoreState) -> Path:
     return session.host.paths.plans / f"{state.attempt}.json"
 
 
-RESTORE: Final = Transaction[RestoreState](
+RESTORE: Final[Transaction[RestoreState]] = Transaction(
     verb="restore",
     state=RestoreState,
     phases=[

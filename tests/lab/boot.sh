@@ -5,12 +5,12 @@
 set -eu
 hostname "$NAME"
 mount --make-rprivate /
-mkdir -p "$DISK"/{upper,work,root,containers,docker,spotrun}
+mkdir -p "$DISK"/{upper,work,root,containers,docker,spotrun,src,src-work}
 mount -t overlay lab -o "lowerdir=$ROOT,upperdir=$DISK/upper,workdir=$DISK/work" "$DISK/root"
 cd "$DISK/root"
 mkdir -p old run tmp var/lib/{containers,docker,spotrun}
 for name in containers docker spotrun; do mount --bind "$DISK/$name" "var/lib/$name"; done
-mount --bind -o ro "$SOURCE" opt/spotrun/src
+mount -t overlay src -o "lowerdir=$SOURCE,upperdir=$DISK/src,workdir=$DISK/src-work" opt/spotrun/src
 if [ -n "$IMAGES" ]; then
     mount --bind "$IMAGES" var/lib/lab-images
     [ -w "$IMAGES/.building" ] || mount -o remount,bind,ro var/lib/lab-images

@@ -125,6 +125,12 @@ class Host:
             env=_ENVIRONMENT,
         )
 
+    def load_image(self, archive: Path, name: str) -> None:
+        """Make an image of a tar archive of files, in the host's own store."""
+        argv = self._enter(["podman", "import", "--quiet", "-", name])
+        with archive.open("rb") as tar:
+            subprocess.run(argv, stdin=tar, capture_output=True, env=_ENVIRONMENT, check=True)
+
     def path(self, path: str) -> Path:
         """Return a file of the host as this machine sees it."""
         return Path(f"/proc/{self.pid}/root") / path.lstrip("/")

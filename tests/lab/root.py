@@ -103,7 +103,7 @@ def pip(target: Path, python: str, *requirements: str) -> None:
     where = [f"--platform={name}" for name in platforms]
     which = ["--only-binary=:all:", "--implementation=cp", f"--python-version={python}"]
     abi = [f"--abi={tag}", "--abi=abi3", "--abi=none"]
-    argv = [sys.executable, "-m", "pip", "install", "--quiet", f"--target={target}"]
+    argv = [sys.executable, "-m", "pip", "install", "--quiet", "--no-compile", f"--target={target}"]
     call(*argv, *where, *which, *abi, *requirements, timeout=1800)
 
 
@@ -137,6 +137,7 @@ def _install_spotrun(folder: Path) -> None:
     call("chroot", folder, "python3", "-m", "venv", "--without-pip", "/opt/spotrun/venv")
     packages = folder / f"opt/spotrun/venv/lib/python{_PYTHON}/site-packages"
     pip(packages, _PYTHON, *_project()["dependencies"])
+    call("chroot", folder, "python3", "-m", "compileall", "-q", "/opt/spotrun/venv")
     (packages / "spotrun.pth").write_text("/opt/spotrun/src\n")
     for name, entry in _project()["scripts"].items():
         module, _, function = entry.partition(":")

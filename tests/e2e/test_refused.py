@@ -1,0 +1,162 @@
+"""What cannot be done is refused: one sentence, exit code 125, and the job goes on."""
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.conftest import Hosts
+from tests.e2e.jobs import await_lines, lines, migrate, refused, spotrun, start, status
+from tests.lab.host import Host
+from tests.lab.images import archive, name
+
+pytestmark = pytest.mark.lab
+
+COUNT = ("sh", "/jobs/count.sh", "100000", "0")
+
+
+def unharmed(host: Host, job: str = "count") -> None:
+    """Prove that the job runs in the same process as ever, and nothing is left of the attempt."""
+    await_lines(host, job, len(lines(host, job)) + 2)
+    assert "paused" not in host.run(["runc", "list"]).stdout
+    assert host.run(["ls", "/var/lib/spotrun/journal"]).stdout == ""
+    assert host.run(["sh", "-c", "ls /var/lib/spotrun/store/staging"], check=False).stdout == ""
+    assert host.run(["sh", "-c", "grep -c staging /proc/mounts"], check=False).stdout == "0\n"
+
+
+def _break_criu(host: Host) -> None:
+    """Make CRIU fail in mid-dump, after it has frozen and looked at everything."""
+    script = '#!/bin/sh\nulimit -f 16\nexec /usr/sbin/criu.real "$@"\n'
+    host.run(["mv", "/usr/sbin/criu", "/usr/sbin/criu.real"])
+    host.path("/usr/sbin/criu").write_text(script)
+    host.run(["chmod", "+x", "/usr/sbin/criu"])
+
+
+def _fill_the_store(host: Host) -> None:
+    host.fill("/var/lib/spotrun/store", 1)
+    host.run(["sh", "-c", "mkdir -m 700 /var/lib/spotrun/store/staging"])
+
+
+@pytest.mark.parametrize("fault", [_break_criu, _fill_the_store], ids=["dump fails", "disk full"])
+def test_failed_checkpoint_leaves_the_job_running(
+    hosts: Hosts, fault: Callable[[Host], None]
+) -> None:
+    """The error has the cause in one sentence, and nothing is half-made."""
+    (host,) = hosts(1)
+    start(host, "count", "busybox", *COUNT)
+    await_lines(host, "count", 3)
+    fault(host)
+    error = refused(host, "checkpoint", "count")
+    assert error["code"] in {"CaptureFailed", "NotCapturable"}
+    assert "\n" not in error["message"]
+    unharmed(host)
+    assert spotrun(host, "snapshots") == []
+
+
+def test_name_taken_on_the_target_is_refused_before_the_freeze(hosts: Hosts) -> None:
+    """A container of that name on the target, even a stranger's, stays as it is."""
+    a, b = hosts(2)
+    start(a, "count", "busybox", *COUNT)
+    b.run(["podman", "create", "--name", "count", name("busybox"), "sh"])
+    error = refused(a, "migrate", "count", "--to", "ssh://root@host-b")
+    assert error["code"] == "NotRestorable"
+    assert "'count' is taken" in error["message"]
+    unharmed(a)
+    assert b.run(["podman", "ps", "-a", "--format", "{{.Names}} {{.State}}"]).stdout == (
+        "count created\n"
+    )
+
+
+def test_restore_that_fails_on_the_target_lets_the_source_go_on(hosts: Hosts) -> None:
+    """The source goes on from the same instant, and the target keeps nothing."""
+    a, b = hosts(2)
+    start(a, "count", "busybox", *COUNT)
+    await_lines(a, "count", 3)
+    script = (
+        '#!/bin/sh\ncase "$*" in *restore*) exit 1;; esac\nexec runc.real "$@"'
+    )
+    b.run(["mv", "/usr/sbin/runc", "/usr/sbin/runc.real"])
+    b.path("/usr/sbin/runc").write_text(script)
+    b.run(["chmod", "+x", "/usr/sbin/runc"])
+    error = refused(a, "migrate", "count", "--to", "ssh://root@host-b")
+    assert error["code"] == "RestoreFailed"
+    unharmed(a)
+    assert spotrun(a, "snapshots") == spotrun(b, "snapshots") == []
+    assert b.run(["podman", "ps", "-aq"]).stdout == ""
+
+
+def test_unreachable_target_is_refused(hosts: Hosts) -> None:
+    """A host that does not answer is named, with ssh's own words."""
+    (a,) = hosts(1)
+    start(a, "count", "busybox", *COUNT)
+    error = refused(a, "migrate", "count", "--to", "ssh://root@10.99.0.99")
+    assert error["code"] == "TargetUnreachable"
+    assert "10.99.0.99" in error["message"]
+    unharmed(a)
+
+
+def test_restore_under_a_taken_name_is_refused(hosts: Hosts) -> None:
+    """The stored job stays restorable, also under another name."""
+    (host,) = hosts(1)
+    start(host, "count", "busybox", *COUNT)
+    await_lines(host, "count", 3)
+    spotrun(host, "checkpoint", "count", "--leave-running")
+    error = refused(host, "restore", "count")
+    assert error["code"] == "NameTaken"
+    unharmed(host)
+    spotrun(host, "restore", "count", "--name", "twin")
+    await_lines(host, "twin", len(lines(host, "twin")) + 2)
+    assert lines(host, "twin") == [str(number) for number in range(len(lines(host, "twin")))]
+    unharmed(host)
+
+
+def test_other_image_under_the_same_name_on_the_target(hosts: Hosts) -> None:
+    """The job takes its own image along; the target's image of that name is left alone."""
+    a, b = hosts(2, images=())
+    a.load_image(archive("busybox"), name("busybox"))
+    script = "echo '#' > /tmp/x && tar -cC /tmp x | podman import - localhost/lab/busybox:1"
+    b.run(["sh", "-c", script])
+    foreign = b.run(["podman", "image", "inspect", "-f", "{{.Id}}", name("busybox")]).stdout
+    start(a, "count", "busybox", *COUNT)
+    await_lines(a, "count", 3)
+    migrate(a, b, "count")
+    await_lines(b, "count", len(lines(b, "count")) + 3)
+    assert b.run(["podman", "image", "inspect", "-f", "{{.Id}}", name("busybox")]).stdout == foreign
+
+
+def test_image_that_no_registry_has_travels_with_the_job(hosts: Hosts) -> None:
+    """The target has no image at all, and the job goes on there."""
+    a, b = hosts(2, images=())
+    a.load_image(archive("busybox"), name("busybox"))
+    start(a, "count", "busybox", *COUNT)
+    await_lines(a, "count", 3)
+    migrate(a, b, "count")
+    await_lines(b, "count", len(lines(b, "count")) + 3)
+    assert status(a, "count") == "moved to ssh://root@host-b"
+
+
+@pytest.mark.parametrize(
+    ("damage", "expected"),
+    [
+        ("mv /usr/sbin/criu /usr/sbin/not-criu", "CRIU"),
+        ("printf '#!/bin/sh\necho Version: 3.17.1\n' > /usr/sbin/criu", "3.17.1"),
+        ("rm /usr/sbin/runc; rm -f /usr/lib/*/libcriu.so.2; ldconfig", "runc"),
+    ],
+    ids=["without CRIU", "CRIU 3.17", "only crun, without libcriu"],
+)
+def test_host_that_lacks_something_says_so_in_one_sentence(
+    hosts: Hosts, damage: str, expected: str
+) -> None:
+    """Both verbs that need it refuse, and doctor names the fix."""
+    (host,) = hosts(1)
+    start(host, "count", "busybox", *COUNT)
+    await_lines(host, "count", 2)
+    host.run(["sh", "-c", damage])
+    error = refused(host, "checkpoint", "count")
+    assert error["code"] == "HostUnfit"
+    assert expected in error["message"]
+    plain = host.run(["spotrun", "checkpoint", "count"], check=False)
+    assert plain.returncode == 125
+    assert plain.stderr.startswith(f"spotrun: {error['message']}\n")
+    doctor = host.run(["spotrun", "doctor"], check=False)
+    assert doctor.returncode == 125
+    assert expected in doctor.stdout

@@ -1,0 +1,111 @@
+"""SIGKILL of spotrun at every phase boundary: the next command sets everything right."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from spotrun.runtime.capture import LEAVE_RUNNING, STOP
+from spotrun.runtime.migrate import MIGRATE
+from spotrun.runtime.restore import RESTORE
+from tests.conftest import Hosts
+from tests.e2e.jobs import lines, spotrun, start, status
+from tests.lab.host import Host
+
+pytestmark = pytest.mark.lab
+
+_JOB = "count"
+
+
+def _places(kind: object) -> list[str]:
+    names = [phase.name for phase in kind.phases]  # type: ignore[attr-defined]
+    return [f"{name}:{edge}" for name in names for edge in ("begin", "end")]
+
+
+def _prepared(hosts: Hosts, count: int) -> list[Host]:
+    """Boot hosts whose spotrun can be told to die, with a job on the first."""
+    booted = hosts(count)
+    for host in booted:
+        shutil.copy(
+            Path(__file__).with_name("killed_spotrun.py"), host.path("/usr/local/bin/spotrun")
+        )
+    start(booted[0], _JOB, "busybox", "sh", "/jobs/count.sh", "100000", "0")
+    return booted
+
+
+def _kill(host: Host, place: str, *arguments: str, at: Host | None = None) -> None:
+    """Run a verb whose spotrun, there or on the host `at`, dies at that place."""
+    (at or host).path("/etc/fault").write_text(place)
+    done = host.run(["spotrun", *arguments], check=False)
+    assert not (at or host).path("/etc/fault").exists(), f"{place} was never reached"
+    assert at is not None or done.returncode in {-9, 137}, done
+
+
+def _assert_clean(host: Host) -> None:
+    """Nothing is left frozen, half-made, locked or in the journal."""
+    states = json.loads(host.run(["runc", "list", "--format", "json"]).stdout) or []
+    assert [state["status"] for state in states if state["status"] != "running"] == []
+    for folder in ("journal", "store/staging"):
+        path = host.path(f"/var/lib/spotrun/{folder}")
+        assert not path.exists() or list(path.iterdir()) == []
+    for folder in ("plans", "restored"):
+        assert list(host.path(f"/run/spotrun/{folder}").iterdir()) == []
+    containers = host.run(["podman", "ps", "--all", "--format", "{{.Names}} {{.State}}"]).stdout
+    assert set(containers.splitlines()) <= {f"{_JOB} running"}
+
+
+def _assert_goes_on(host: Host) -> None:
+    """Prove that the job runs, has lost no number, and writes more of them."""
+    written = len(lines(host, _JOB))
+    for _ in range(100):
+        found = lines(host, _JOB)
+        if len(found) > written:
+            break
+    assert len(found) > written
+    assert found == [str(number) for number in range(len(found))]
+
+
+def test_checkpoint_killed_at_any_boundary(hosts: Hosts) -> None:
+    """The job runs on, or it is stored and can be restored."""
+    (host,) = _prepared(hosts, 1)
+    for kind, options in ((STOP, ()), (LEAVE_RUNNING, ("--leave-running",))):
+        for place in _places(kind):
+            _kill(host, place, "checkpoint", _JOB, *options)
+            if status(host, _JOB) == "stored":
+                _assert_clean(host)
+                spotrun(host, "restore", _JOB)
+            assert status(host, _JOB) == "running"
+            _assert_clean(host)
+            _assert_goes_on(host)
+
+
+def test_restore_killed_at_any_boundary(hosts: Hosts) -> None:
+    """The job runs, or it is still stored and can be restored."""
+    (host,) = _prepared(hosts, 1)
+    for place in _places(RESTORE):
+        spotrun(host, "checkpoint", _JOB)
+        _kill(host, place, "restore", _JOB)
+        if status(host, _JOB) == "stored":
+            _assert_clean(host)
+            spotrun(host, "restore", _JOB)
+        assert status(host, _JOB) == "running"
+        _assert_clean(host)
+        _assert_goes_on(host)
+
+
+@pytest.mark.parametrize("victim", ["source", "target"])
+def test_migrate_killed_at_any_boundary(hosts: Hosts, victim: str) -> None:
+    """The job runs on one host and on one only."""
+    here, there = _prepared(hosts, 2)
+    places = _places(MIGRATE) if victim == "source" else _places(RESTORE)
+    for place in places:
+        at = None if victim == "source" else there
+        _kill(here, place, "migrate", _JOB, "--to", f"ssh://root@{there.name}", at=at)
+        states = [status(host, _JOB) for host in (here, there)]
+        assert states.count("running") == 1, (place, states)
+        for host in (here, there):
+            _assert_clean(host)
+        if states[1] == "running":
+            here, there = there, here
+        _assert_goes_on(here)
