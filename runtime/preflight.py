@@ -94,6 +94,23 @@ def _traced(pids: Sequence[int]) -> str | None:
     return None
 
 
+def _from_outside(pids: Sequence[int]) -> str | None:
+    """Find a process that the container's first one did not start, as `exec` brings them in.
+
+    CRIU saves a tree of processes, and what hangs beside it in the cgroup makes the dump fail.
+    """
+    starts = {
+        pid: status
+        for pid, thread, status in _threads(pids)
+        if pid == thread and int(status["PPid"]) not in pids
+    }
+    for pid, status in starts.items():
+        first = status["NSpid"].split()[-1] == "1"
+        if len(starts) > 1 and not first:
+            return f"{_named(pid)} came in by `exec`; end it first"
+    return None
+
+
 def _stuck(pids: Sequence[int]) -> str | None:
     """Find a thread that does not leave its uninterruptible wait: it could not be frozen."""
     waiting = _waiting(pids)
@@ -183,6 +200,7 @@ def _unix_connection(pids: Sequence[int]) -> str | None:
 
 _CHECKS: Final[tuple[Callable[[Sequence[int]], str | None], ...]] = (
     _traced,
+    _from_outside,
     _stuck,
     _open_file,
     _mapped_file,  # behind _stuck: the memory map of a stuck process may be locked
