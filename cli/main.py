@@ -59,6 +59,7 @@ def spotrun() -> None:
       125   spotrun's own error, with one sentence on stderr
       126   the container's command cannot be invoked
       127   the container's command is not found
+      130   interrupted, and what was under way has been taken back
       85    the job was stopped and its snapshot is stored: start it elsewhere
       else  the container's own; 128+n: it died of signal n
     """  # noqa: D301 # \b keeps the table; the first line is a title
@@ -79,6 +80,9 @@ def main(
         sys.exit(error.exit_code)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # nothing more to say to a closed pipe
+        sys.exit(ExitCode.OWN_ERROR)
+    except OSError as error:
+        told.error(verb, SpotrunError(message=error))
         sys.exit(ExitCode.OWN_ERROR)
 
 

@@ -1,22 +1,25 @@
 """Every error spotrun raises, with its message, exit code and hint.
 
     SpotrunError                    125
-    |- UsageError                   bad command line or configuration
-    |- HostUnfit                    this host lacks something; see `spotrun doctor`
-    |- JobNotFound
-    |- JobBusy                      another spotrun works on the job
-    |- NameTaken                    a container of another owner has the job's name
-    |- NotCapturable                refused before anything was frozen
-    |- CaptureFailed                the job goes on at the source
-    |- SnapshotNotFound
-    |- SnapshotDamaged
-    |- NotRestorable                refused before anything was created
-    |- RestoreFailed                nothing is left of the attempt
-    |- TargetUnreachable
-    |- EngineError                  the engine said no
-    |  `- NotHere                   the engine has no such object
-    |- OciError                     the OCI runtime or CRIU said no
-    |- CommandFailed                any other child process said no
+    |- Refused                      nothing was touched
+    |  |- UsageError                bad command line or configuration
+    |  |- HostUnfit                 this host lacks something; see `spotrun doctor`
+    |  |- JobNotFound
+    |  |- JobBusy                   another spotrun works on the job
+    |  |- NameTaken                 a container of another owner has the job's name
+    |  |- NotCapturable
+    |  |- SnapshotNotFound
+    |  |- SnapshotDamaged
+    |  `- NotRestorable
+    |- Failed                       it was tried, and all of it taken back
+    |  |- CaptureFailed             the job goes on at the source
+    |  |- RestoreFailed             nothing is left of the attempt
+    |  `- TargetUnreachable
+    |- ToolError                    a program that spotrun uses said no
+    |  |- EngineError
+    |  |  `- NotHere                the engine has no such object
+    |  |- OciError                  the OCI runtime or CRIU
+    |  `- CommandFailed             any other child process
     `- Interrupted                  130
 
 A message template is filled from the keyword arguments, which stay attributes of the error.
@@ -58,84 +61,96 @@ class SpotrunError(Exception):
         return type(self).__name__
 
 
-class UsageError(SpotrunError):
+class Refused(SpotrunError):
+    """It cannot be done; nothing was touched."""
+
+
+class UsageError(Refused):
     """The command line or the configuration makes no sense."""
 
     hint = "see `spotrun COMMAND --help`"
 
 
-class HostUnfit(SpotrunError):
+class HostUnfit(Refused):
     """This host cannot freeze or restore a container."""
 
     hint = "`spotrun doctor` lists every requirement with its fix"
 
 
-class JobNotFound(SpotrunError):
+class JobNotFound(Refused):
     """No container and no snapshot of that name."""
 
     template = "no job named {job!r} on this host"
     hint = "`spotrun ps` lists the jobs"
 
 
-class JobBusy(SpotrunError):
+class JobBusy(Refused):
     """Another spotrun process holds the job."""
 
     template = "job {job!r} is busy: pid {pid} has been at {verb!r} since {since}"
     hint = "wait for it to end; it settles the job also when it fails"
 
 
-class NameTaken(SpotrunError):
+class NameTaken(Refused):
     """The engine has a container of that name which is not the job's."""
 
     template = "the name {name!r} is taken on {where} by container {container}"
     hint = "give another one with --name, or remove that container"
 
 
-class NotCapturable(SpotrunError):
+class NotCapturable(Refused):
     """The job cannot be saved as it is; it was not touched."""
 
     template = "job {job!r} cannot be saved: {reason}"
 
 
-class CaptureFailed(SpotrunError):
-    """The snapshot was not made; the job goes on."""
-
-    template = "job {job!r} was not saved and goes on: {reason}"
-
-
-class SnapshotNotFound(SpotrunError):
+class SnapshotNotFound(Refused):
     """The store has no such snapshot."""
 
     template = "no snapshot {snapshot!r} in {store}"
     hint = "`spotrun snapshots` lists them"
 
 
-class SnapshotDamaged(SpotrunError):
+class SnapshotDamaged(Refused):
     """A snapshot's object is missing or not what the manifest says."""
 
     template = "snapshot {snapshot} is damaged: {reason}"
 
 
-class NotRestorable(SpotrunError):
+class NotRestorable(Refused):
     """The snapshot does not fit this host; nothing was created."""
 
     template = "snapshot {snapshot} cannot be restored on {where}: {reason}"
 
 
-class RestoreFailed(SpotrunError):
+class Failed(SpotrunError):
+    """It was tried and did not work; all of it has been taken back."""
+
+
+class CaptureFailed(Failed):
+    """The snapshot was not made; the job goes on."""
+
+    template = "job {job!r} was not saved and goes on: {reason}"
+
+
+class RestoreFailed(Failed):
     """The restore was tried and taken back; the snapshot is untouched."""
 
     template = "snapshot {snapshot} was not restored: {reason}"
 
 
-class TargetUnreachable(SpotrunError):
+class TargetUnreachable(Failed):
     """The target host of a migration does not answer as it must."""
 
     template = "{target} cannot be used: {reason}"
     hint = "the target needs sshd, root and spotrun; try `ssh HOST spotrun doctor`"
 
 
-class EngineError(SpotrunError):
+class ToolError(SpotrunError):
+    """A program that spotrun uses refused or failed."""
+
+
+class EngineError(ToolError):
     """The container engine refused or failed."""
 
     template = "{engine}: {reason}"
@@ -145,13 +160,13 @@ class NotHere(EngineError):
     """The engine has no such container, image or volume."""
 
 
-class OciError(SpotrunError):
+class OciError(ToolError):
     """The OCI runtime or CRIU refused or failed."""
 
     template = "{action} failed: {reason}"
 
 
-class CommandFailed(SpotrunError):
+class CommandFailed(ToolError):
     """A child process ended with an error."""
 
     template = "{command} ended with {status}: {reason}"

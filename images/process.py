@@ -128,16 +128,18 @@ class SystemRunner:
 
     def pipe(self, producer: Sequence[str], consumer: Sequence[str]) -> tuple[Completed, Completed]:
         """Connect two children; neither's data passes through this process."""
-        with (
-            tempfile.TemporaryFile() as said,
-            subprocess.Popen(
-                producer,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=said,
-                env=self._environment,
-            ) as first,
-        ):
+        with tempfile.TemporaryFile() as said:
+            try:
+                first = subprocess.Popen(
+                    producer,
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.PIPE,
+                    stderr=said,
+                    env=self._environment,
+                )
+            except OSError as error:
+                missing = Completed(_status(error), stderr=f"{producer[0]}: {error.strerror}")
+                return missing, self.run(consumer)
             second = self.run(consumer, stdin=first.stdout)
             if first.stdout is not None:
                 first.stdout.close()  # a consumer that ended early stops the producer by SIGPIPE

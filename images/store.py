@@ -10,13 +10,15 @@ A snapshot is written to staging, its manifest last; then everything is fsynced 
 renamed to its place, which is the commit.
 """
 
+import json
 import shutil
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
 from spotrun.images.durable import sync_directory, sync_tree, write_atomic, write_json
-from spotrun.images.errors import SnapshotDamaged, SnapshotNotFound
+from spotrun.images.errors import SnapshotDamaged, SnapshotNotFound, UsageError
 from spotrun.images.manifest import FORMAT, Manifest, decode, encode
 
 MANIFEST: Final = "manifest.json"
@@ -50,6 +52,10 @@ class DirectoryStore:
         identity = self.root / "spotrun-store.json"
         if not identity.exists():
             write_json(identity, {"format": FORMAT})
+            return
+        found = json.loads(identity.read_bytes()).get("format")
+        if found != FORMAT:
+            raise UsageError(message=f"{self} has format {found}, this spotrun knows {FORMAT}")
 
     def stage(self, name: str) -> Path:
         """Return a new folder, invisible to readers, on the store's file system."""
@@ -78,8 +84,11 @@ class DirectoryStore:
 
     def manifests(self, job: str | None = None) -> list[Manifest]:
         """Return the manifests of all readable snapshots, of one job or all, oldest first."""
-        found = [self.load(*names) for names in self._names(job)]
-        return sorted(found, key=lambda manifest: manifest.snapshot)
+        found = []
+        for names in self._names(job):
+            with suppress(SnapshotDamaged, SnapshotNotFound):  # the others are still good
+                found.append(self.load(*names))
+        return sorted(found, key=lambda manifest: (manifest.created, manifest.snapshot))
 
     def load(self, job: str, snapshot: str) -> Manifest:
         """Return a snapshot's manifest, or raise SnapshotNotFound or SnapshotDamaged."""

@@ -74,13 +74,14 @@ def checkpoint(
     with locks.hold(host.paths.locks, job, "checkpoint", host.clock.now(), wait=False) as lock:
         state = begin(host, job, store=store, left_running=leave_running)
         kind = LEAVE_RUNNING if leave_running else STOP
-        try:
+        with transaction.failing_as(lambda error: failed(job, error)):
             transaction.run(Session(host, lock, observer), kind, state)
-        except NotCapturable:
-            raise
-        except SpotrunError as error:
-            raise CaptureFailed(job=job, reason=error, log=error.log) from error
     return state
+
+
+def failed(job: str, error: Exception) -> CaptureFailed:
+    """Return the error for a capture that was taken back."""
+    return CaptureFailed(job=job, reason=error, log=getattr(error, "log", None))
 
 
 def begin(host: Host, job: str, *, store: str | None, left_running: bool) -> CaptureState:

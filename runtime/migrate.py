@@ -12,11 +12,8 @@ import msgspec
 
 from spotrun.images import imagebox
 from spotrun.images.errors import (
-    CaptureFailed,
-    NotCapturable,
     NotRestorable,
     RestoreFailed,
-    SpotrunError,
     TargetUnreachable,
 )
 from spotrun.images.manifest import PhaseRecord
@@ -47,12 +44,8 @@ def migrate(host: Host, job: str, *, target: str, observer: Observer) -> Migrate
         begun = capture.begin(host, job, store=None, left_running=False)
         fields = {name: getattr(begun, name) for name in CaptureState.__dataclass_fields__}
         state = MigrateState(**{**fields, "handover": True}, target=target)
-        try:
+        with transaction.failing_as(lambda error: capture.failed(job, error)):
             transaction.run(Session(host, lock, observer), MIGRATE, state)
-        except (NotCapturable, NotRestorable, RestoreFailed, TargetUnreachable):
-            raise
-        except SpotrunError as error:
-            raise CaptureFailed(job=job, reason=error, log=error.log) from error
     if not state.confirmed:
         reason = (
             f"it stopped answering while it restored; if {job!r} does not run there,"

@@ -73,14 +73,14 @@ def restore(
             store=str(place.root),
             attempt=f"{manifest.snapshot}-{host.clock.now().timestamp():.6f}",
         )
-        try:
+        with transaction.failing_as(lambda error: _failed(state, error)):
             transaction.run(Session(host, lock, observer), RESTORE, state)
-        except (NotRestorable, RestoreFailed):
-            raise
-        except SpotrunError as error:
-            reason = f"{error}"
-            raise RestoreFailed(snapshot=manifest.snapshot, reason=reason, log=error.log) from error
     return state
+
+
+def _failed(state: RestoreState, error: Exception) -> RestoreFailed:
+    log = getattr(error, "log", None)
+    return RestoreFailed(snapshot=state.snapshot, reason=error, log=log)
 
 
 def _manifest(session: Session, state: RestoreState) -> Manifest:

@@ -6,13 +6,15 @@ process left is settled by the next spotrun on this host (`settle`): taken back,
 committing phase is through, done to the end.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Generic, Protocol, TypeVar
 
 import msgspec
 
 from spotrun.images.durable import sync_directory, write_atomic
+from spotrun.images.errors import Failed, Refused, SpotrunError
 from spotrun.images.manifest import PhaseRecord
 from spotrun.runtime.host import Host
 from spotrun.runtime.locks import JobLock
@@ -92,6 +94,19 @@ class Entry:
     phase: str
     """The phase that was begun last."""
     state: msgspec.Raw
+
+
+@contextmanager
+def failing_as(failure: Callable[[Exception], Failed]) -> Iterator[None]:
+    """Turn what went wrong inside into one error; one that says enough is passed on."""
+    try:
+        yield
+    except (Refused, Failed):
+        raise
+    except (SpotrunError, OSError) as error:
+        told = failure(error)
+        told.__notes__ = getattr(error, "__notes__", [])
+        raise told from error
 
 
 def run(session: Session, transaction: Transaction[S], state: S) -> None:

@@ -71,9 +71,7 @@ def test_restore_that_fails_on_the_target_lets_the_source_go_on(hosts: Hosts) ->
     a, b = hosts(2)
     start(a, "count", "busybox", *COUNT)
     await_lines(a, "count", 3)
-    script = (
-        '#!/bin/sh\ncase "$*" in *restore*) exit 1;; esac\nexec runc.real "$@"'
-    )
+    script = '#!/bin/sh\ncase "$*" in *restore*) exit 1;; esac\nexec runc.real "$@"'
     b.run(["mv", "/usr/sbin/runc", "/usr/sbin/runc.real"])
     b.path("/usr/sbin/runc").write_text(script)
     b.run(["chmod", "+x", "/usr/sbin/runc"])
@@ -105,7 +103,8 @@ def test_restore_under_a_taken_name_is_refused(hosts: Hosts) -> None:
     unharmed(host)
     spotrun(host, "restore", "count", "--name", "twin")
     await_lines(host, "twin", len(lines(host, "twin")) + 2)
-    assert lines(host, "twin") == [str(number) for number in range(len(lines(host, "twin")))]
+    written = lines(host, "twin")
+    assert written == [str(number) for number in range(len(written))]
     unharmed(host)
 
 
