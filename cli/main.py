@@ -48,6 +48,13 @@ class _Verbs(click.Group):
         with formatter.section("Commands"):
             formatter.write_dl([(verb, VERBS[verb]) for verb in self.list_commands(ctx)])
 
+    def invoke(self, ctx: click.Context) -> object:
+        """Run the verb; an interrupt is spotrun's own error before click prints one."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            raise Interrupted from None
+
 
 @click.command(cls=_Verbs, context_settings={"auto_envvar_prefix": "SPOTRUN"})
 @click.version_option(__version__)
@@ -74,16 +81,24 @@ def main(
     told = output(json=_wants_json(verb, words))
     signal.signal(signal.SIGTERM, _interrupt)
     try:
-        sys.exit(_call(words, verb, told))
-    except SpotrunError as error:
-        told.error(verb, error)
-        sys.exit(error.exit_code)
+        sys.exit(_told(words, verb, told))
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # nothing more to say to a closed pipe
         sys.exit(ExitCode.OWN_ERROR)
+
+
+def _told(words: list[str], verb: str, output: Output) -> int:
+    """Call the verb, tell its error if it has one, and return the exit code."""
+    try:
+        return _call(words, verb, output)
+    except BrokenPipeError:
+        raise
     except OSError as error:
-        told.error(verb, SpotrunError(message=error))
-        sys.exit(ExitCode.OWN_ERROR)
+        own = SpotrunError(message=error)
+    except SpotrunError as error:
+        own = error
+    output.error(verb, own)
+    return own.exit_code
 
 
 def _call(words: list[str], verb: str, output: Output) -> int:
@@ -91,8 +106,6 @@ def _call(words: list[str], verb: str, output: Output) -> int:
         returned: Any = spotrun.main(words, prog_name="spotrun", standalone_mode=False, obj=output)
     except click.UsageError as error:
         raise UsageError(message=error.format_message()) from error
-    except (click.Abort, KeyboardInterrupt):
-        raise Interrupted from None
     if isinstance(returned, Result):
         output.result(verb, returned)
         return returned.exit_code

@@ -107,7 +107,7 @@ class NotCapturable(Refused):
 class SnapshotNotFound(Refused):
     """The store has no such snapshot."""
 
-    template = "no snapshot {snapshot!r} in {store}"
+    template = "no snapshot {which} in {store}"
     hint = "`spotrun snapshots` lists them"
 
 

@@ -95,7 +95,7 @@ class DirectoryStore:
         try:
             raw = (self._folder(job, snapshot) / MANIFEST).read_bytes()
         except OSError:
-            raise SnapshotNotFound(snapshot=snapshot, store=self) from None
+            raise SnapshotNotFound(which=snapshot, store=self) from None
         try:
             return decode(raw)
         except ValueError as error:
@@ -107,7 +107,7 @@ class DirectoryStore:
             return self.load(job, snapshot)
         found = self.manifests(job)
         if not found:
-            raise SnapshotNotFound(snapshot=f"of {job}", store=self)
+            raise SnapshotNotFound(which=f"of job {job!r}", store=self)
         return found[-1]
 
     def fetch(self, manifest: Manifest) -> Path:

@@ -24,18 +24,22 @@ class JobLock:
 def hold(folder: Path, job: str, verb: str, now: datetime, *, wait: bool) -> Iterator[JobLock]:
     """Hold the job's lock, or raise JobBusy naming who holds it and since when.
 
-    With `wait`, wait for the holder to end instead.
+    With `wait`, wait for the holder to end instead; so do we where it is dead and only a child
+    of it, CRIU in a dump, has still to come to its end.
     """
     path = folder / f"{job}.lock"
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         try:
-            fcntl.flock(fd, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             holder = _holder(fd)
-            raise JobBusy(
-                job=job, pid=holder["pid"], verb=holder["verb"], since=holder["since"]
-            ) from None
+            dead = holder["pid"] != "?" and not Path(f"/proc/{holder['pid']}").exists()
+            if not wait and not dead:
+                raise JobBusy(
+                    job=job, pid=holder["pid"], verb=holder["verb"], since=holder["since"]
+                ) from None
+            fcntl.flock(fd, fcntl.LOCK_EX)
         mine = {"pid": os.getpid(), "verb": verb, "since": now.isoformat(timespec="seconds")}
         os.ftruncate(fd, 0)
         os.pwrite(fd, json.dumps(mine).encode(), 0)

@@ -35,11 +35,15 @@ class Remote:
 
     def __init__(self, runner: Runner, url: str) -> None:
         """Parse the address; nothing is sent yet."""
-        parts = urlsplit(url)
+        wrong = UsageError(message=f"{url!r} is not like ssh://user@host[:port]")
+        try:
+            parts = urlsplit(url)
+            port = ("-p", str(parts.port)) if parts.port else ()
+        except ValueError:
+            raise wrong from None
         if parts.scheme != "ssh" or not parts.hostname or parts.path.strip("/"):
-            raise UsageError(message=f"{url!r} is not like ssh://user@host[:port]")
+            raise wrong
         user = f"{parts.username}@" if parts.username else ""
-        port = ("-p", str(parts.port)) if parts.port else ()
         self.url = url
         self._runner = runner
         self._ssh = ["ssh", *_OPTIONS, *port, "--", f"{user}{parts.hostname}"]

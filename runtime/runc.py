@@ -1,13 +1,17 @@
 """runc as the OCI runtime."""
 
 import json
+import re
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Final
 
 from spotrun.images.errors import OciError
 from spotrun.images.process import Runner
 from spotrun.runtime import criu, facts
 from spotrun.runtime.oci import DumpOptions
+
+_MESSAGE: Final = re.compile(r'msg="((?:[^"\\]|\\.)*)"')
 
 
 class Runc:
@@ -20,7 +24,10 @@ class Runc:
 
     def version(self) -> str:
         """Return like `runc 1.1.15`."""
-        return f"runc {facts.runc_version(self._runner)}"
+        found = facts.runc_version(self._runner)
+        if found is None:
+            raise OciError(action="asking runc for its version", reason="it does not start")
+        return f"runc {found}"
 
     def status(self, container: str) -> str | None:
         """Ask runc; it knows a container from its create to its delete."""
@@ -58,11 +65,13 @@ class Runc:
     def _call(self, action: str, *arguments: str) -> str:
         done = self._runner.run(["runc", "--root", str(self._root), *arguments])
         if done.status != 0:
-            raise OciError(action=action, reason=_message(done.stderr) or done.said)
+            raise OciError(action=action, reason=_message(done.stderr))
         return done.stdout
 
 
 def _message(stderr: str) -> str:
     """Return the message in runc's last log line, which reads `time="…" level=error msg="…"`."""
     last = stderr.strip().rpartition("\n")[2]
-    return last.partition('msg="')[2].rstrip('"') or last
+    found = _MESSAGE.search(last)
+    said = re.sub(r"\\(.)", r"\1", found[1]) if found else last
+    return said or "it said nothing"

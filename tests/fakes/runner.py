@@ -29,8 +29,9 @@ class ScriptedRunner:
         return self._answer(argv)
 
     def attach(self, argv: Sequence[str], *, silent: bool = False) -> int:  # noqa: ARG002
-        """Return the status of the scripted answer."""
-        return self._answer(argv).status
+        """Return the status of the scripted answer as a shell has it."""
+        status = self._answer(argv).status
+        return status if status >= 0 else 128 - status
 
     def pipe(self, producer: Sequence[str], consumer: Sequence[str]) -> tuple[Completed, Completed]:
         """Return the scripted answers of both."""

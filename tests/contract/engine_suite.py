@@ -1,0 +1,283 @@
+"""What every engine does, as functions that need nothing but the engine and an image's name.
+
+They run on the in-memory engine here and, through `on_host`, on a real one on a lab host.
+"""
+
+import json
+import re
+import tempfile
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from spotrun.images.errors import EngineError, NotHere
+from spotrun.images.logfile import LogLine
+from spotrun.images.manifest import ImageRef
+from spotrun.runtime.engine import JOB_LABEL, Container, Engine
+from tests.fakes.engine import Ended
+
+_TALK = ("sh", "-c", "echo out; echo err >&2; exit 3")
+_FOREVER = ("sh", "-c", "sleep 1000")
+_EXIT = ("sh", "-c", "exit 7")
+_NO_COMMAND = ("no-such-command",)
+PROGRAMS = {
+    _TALK: Ended((LogLine("stdout", b"out\n"), LogLine("stderr", b"err\n")), 3),
+    _EXIT: Ended(status=7),
+    _NO_COMMAND: Ended(status=127),
+}
+"""What the commands of this suite do, for an engine that runs none."""
+
+
+def version_has_a_name_and_a_number(engine: Engine, image: str) -> None:  # noqa: ARG001
+    """It is what a manifest records and another host compares."""
+    assert re.fullmatch(r"[a-z]+ \d+\.\d+\S*", engine.version())
+
+
+def missing_container_is_none(engine: Engine, image: str) -> None:  # noqa: ARG001
+    """Looking for one is no error."""
+    assert engine.find("absent") is None
+
+
+def created_container_has_not_run(engine: Engine, image: str) -> None:
+    """It has no process yet, and its files can be written to."""
+    identity = engine.create(["--name=one", f"--label={JOB_LABEL}=job", image, *_FOREVER])
+    found = _found(engine, identity)
+    assert (found.name, found.job, found.status) == ("one", "job", "created")
+    assert (found.running, found.pid) == (False, 0)
+    assert found.image_id == _image(engine, image).id
+    (found.upper / "file").write_text("written")
+
+
+def container_is_found_by_name_and_by_id(engine: Engine, image: str) -> None:
+    """Both mean the same."""
+    identity = engine.create(["--name=one", image, *_FOREVER])
+    by_name, by_id = _found(engine, "one"), _found(engine, identity)
+    assert by_name == by_id
+    assert by_name.id == identity
+    assert by_name.job is None
+
+
+def started_container_runs(engine: Engine, image: str) -> None:
+    """It has a process and the bundle that the OCI runtime was given."""
+    found = _started(engine, image, *_FOREVER)
+    assert (found.status, found.running) == ("running", True)
+    assert found.pid > 0
+    assert found.bundle is not None
+    spec = json.loads((found.bundle / "config.json").read_bytes())
+    assert spec["process"]["args"] == list(_FOREVER)
+
+
+def container_that_has_ended_keeps_its_exit_code(engine: Engine, image: str) -> None:
+    """It has no process any more."""
+    identity = engine.create([image, *_EXIT])
+    engine.start(identity)
+    found = _ended(engine, identity)
+    assert (found.running, found.pid, found.exit_code) == (False, 0, 7)
+
+
+def starting_a_missing_container_is_refused(engine: Engine, image: str) -> None:  # noqa: ARG001
+    """The error is that of an object that is not here."""
+    _refused(NotHere, lambda: engine.start("absent"))
+
+
+def name_is_taken_only_once(engine: Engine, image: str) -> None:
+    """The first container is left as it is."""
+    first = engine.create(["--name=one", image])
+    _refused(EngineError, lambda: engine.create(["--name=one", image]))
+    assert _found(engine, "one").id == first
+
+
+def unknown_image_is_refused(engine: Engine, image: str) -> None:  # noqa: ARG001
+    """Nothing is created."""
+    _refused(EngineError, lambda: engine.create(["--name=one", "--pull=never", "localhost/x:1"]))
+    assert engine.find("one") is None
+
+
+def jobs_are_the_containers_with_a_job(engine: Engine, image: str) -> None:
+    """Running or not, and no others."""
+    engine.create(["--name=foreign", image])
+    created = engine.create([f"--label={JOB_LABEL}=a", image])
+    running = engine.create([f"--label={JOB_LABEL}=b", image, *_FOREVER])
+    engine.start(running)
+    assert {it.id: it.job for it in engine.jobs()} == {created: "a", running: "b"}
+
+
+def labelled_containers_have_the_whole_label(engine: Engine, image: str) -> None:
+    """A value that only begins alike is another one."""
+    wanted = engine.create(["--label=attempt=1", image])
+    engine.create(["--label=attempt=11", image])
+    engine.create(["--label=other=1", image])
+    assert [it.id for it in engine.labelled("attempt", "1")] == [wanted]
+    assert engine.labelled("attempt", "2") == []
+
+
+def removed_container_is_gone_at_once(engine: Engine, image: str) -> None:
+    """Also one that runs, and again without an error."""
+    found = _started(engine, image, *_FOREVER)
+    engine.remove(found.id)
+    assert engine.find(found.id) is None
+    engine.remove(found.id)
+    engine.remove("absent")
+
+
+def anonymous_volume_goes_with_its_container(engine: Engine, image: str) -> None:
+    """One that the user named stays."""
+    identity = engine.create(["--volume=named:/a", "--volume=/b", image])
+    mounts = {it.destination: it for it in _found(engine, identity).mounts}
+    named, unnamed = mounts["/a"], mounts["/b"]
+    assert (named.kind, named.volume, named.anonymous) == ("volume", "named", False)
+    assert (unnamed.kind, unnamed.anonymous) == ("volume", True)
+    assert unnamed.volume
+    engine.remove(identity)
+    assert engine.volume(unnamed.volume) is None
+    assert engine.volume("named") is not None
+    assert named.source.is_dir()
+
+
+def bind_mount_names_the_folder_of_the_host(engine: Engine, image: str) -> None:
+    """It is no volume."""
+    with tempfile.TemporaryDirectory() as folder:
+        identity = engine.create([f"--volume={folder}:/a", image])
+        (mount,) = _found(engine, identity).mounts
+        assert (mount.kind, str(mount.source), mount.destination) == ("bind", folder, "/a")
+        assert mount.volume is None
+        engine.remove(identity)
+
+
+def volume_is_told_from_a_later_one_of_its_name(engine: Engine, image: str) -> None:
+    """What identifies it stays the same as long as it lives."""
+    assert engine.volume("data") is None
+    identity = engine.create(["--volume=data:/a", image])
+    first = engine.volume("data")
+    assert first is not None
+    assert engine.volume("data") == first
+    engine.remove(identity)
+    engine.remove_volume("data")
+    assert engine.volume("data") is None
+    engine.create(["--volume=data:/a", image])
+    assert engine.volume("data") not in {None, first}
+
+
+def used_volume_is_not_removed(engine: Engine, image: str) -> None:
+    """A missing one is no error."""
+    engine.create(["--volume=data:/a", image])
+    _refused(EngineError, lambda: engine.remove_volume("data"))
+    assert engine.volume("data") is not None
+    engine.remove_volume("absent")
+
+
+def output_comes_from_both_streams(engine: Engine, image: str) -> None:
+    """A log that is followed ends with its container."""
+    identity = engine.create([image, *_TALK])
+    engine.start(identity)
+    for follow in (True, False):
+        lines = list(engine.logs(identity, follow=follow))
+        for stream, said in (("stdout", b"out\n"), ("stderr", b"err\n")):
+            assert b"".join(it.data for it in lines if it.stream == stream) == said
+    assert _ended(engine, identity).exit_code == 3
+
+
+def output_of_a_missing_container_is_refused(engine: Engine, image: str) -> None:  # noqa: ARG001
+    """No output is something else than no container."""
+    _refused(NotHere, lambda: list(engine.logs("absent", follow=False)))
+
+
+def run_returns_the_status_of_the_command(engine: Engine, image: str) -> None:
+    """The codes are those of `docker run`."""
+    assert engine.run(["--rm", image, *_EXIT], silent=True) == 7
+    assert engine.run(["--rm", image, *_NO_COMMAND], silent=True) == 127
+    assert engine.run(["--rm", "--pull=never", "localhost/absent:1"], silent=True) == 125
+
+
+def image_is_found_by_name_and_by_id(engine: Engine, image: str) -> None:
+    """A missing one is none."""
+    named = _image(engine, image)
+    by_id = _image(engine, named.id)
+    assert (named.name, by_id.id) == (image, named.id)
+    assert re.fullmatch(r"[0-9a-f]{64}", named.id)
+    assert engine.image("localhost/absent:1") is None
+
+
+def layers_are_those_of_all_images(engine: Engine, image: str) -> None:
+    """Each is named by its digest."""
+    layers = _image(engine, image).layers
+    assert layers
+    assert set(layers) <= engine.layers()
+    assert all(layer.startswith("sha256:") for layer in engine.layers())
+
+
+def saved_image_has_its_layers_by_digest(engine: Engine, image: str) -> None:
+    """What is known of the digests tells which files need not be sent."""
+    found = _image(engine, image)
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch) / "image"
+        engine.save_image(found, folder)
+        names = {path.name for path in folder.iterdir()}
+        assert {layer.removeprefix("sha256:") for layer in found.layers} < names
+
+
+def image_is_loaded_without_the_layers_that_are_here(engine: Engine, image: str) -> None:
+    """Loading it again changes nothing."""
+    found = _image(engine, image)
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch) / "image"
+        engine.save_image(found, folder)
+        engine.load_image(found, folder)
+        for layer in found.layers:
+            (folder / layer.removeprefix("sha256:")).unlink()
+        engine.load_image(found, folder)
+    assert engine.image(image) == found
+
+
+def saving_a_missing_image_is_refused(engine: Engine, image: str) -> None:
+    """Nothing is written in its place."""
+    absent = ImageRef("localhost/absent:1", "0" * 64, None, _image(engine, image).layers)
+    with tempfile.TemporaryDirectory() as scratch:
+        _refused(EngineError, lambda: engine.save_image(absent, Path(scratch) / "image"))
+
+
+def unreachable_registry_is_refused(engine: Engine, image: str) -> None:  # noqa: ARG001
+    """The reason is the engine's own."""
+    digest = f"localhost:1/absent@sha256:{'0' * 64}"
+    _refused(EngineError, lambda: engine.pull(digest))
+
+
+def _found(engine: Engine, container: str) -> Container:
+    found = engine.find(container)
+    assert found is not None, container
+    return found
+
+
+def _image(engine: Engine, reference: str) -> ImageRef:
+    found = engine.image(reference)
+    assert found is not None, reference
+    return found
+
+
+def _started(engine: Engine, image: str, *command: str) -> Container:
+    identity = engine.create([image, *command])
+    engine.start(identity)
+    return _found(engine, identity)
+
+
+def _ended(engine: Engine, container: str) -> Container:
+    """Return a container once it has ended; its log says when that is."""
+    for _ in engine.logs(container, follow=True):
+        pass
+    while _found(engine, container).running:
+        pass
+    return _found(engine, container)
+
+
+def _refused(kind: type[EngineError], call: Callable[[], Any]) -> None:
+    """Prove that a call raises that error, with a reason of one line."""
+    with suppress(kind):
+        try:
+            call()
+        except kind as error:
+            reason = str(error.fields["reason"])
+            assert reason.strip(), error
+            assert "\n" not in reason.strip(), error
+            raise
+        raise AssertionError(f"it was not refused with {kind.__name__}")

@@ -1,0 +1,32 @@
+"""Every engine keeps the contract of `Engine`."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from spotrun.runtime.engine import Engine
+from tests.conftest import Hosts
+from tests.contract import engine_suite
+from tests.contract.lab import run_on_host
+from tests.contract.suites import behaviours
+from tests.fakes.engine import FakeEngine
+from tests.fakes.oci import FakeOci
+
+_IMAGE = "localhost/lab/busybox:1"
+_EACH = pytest.mark.parametrize("behaviour", behaviours(engine_suite), ids=lambda it: it.__name__)
+
+
+@_EACH
+def test_engine_in_memory(behaviour: Callable[[Engine, str], None], tmp_path: Path) -> None:
+    """What other tests run on behaves as a real engine does."""
+    engine = FakeEngine(tmp_path, FakeOci(), engine_suite.PROGRAMS)
+    engine.add_image(_IMAGE, b"layer")
+    behaviour(engine, _IMAGE)
+
+
+@pytest.mark.lab
+@_EACH
+def test_podman(behaviour: Callable[[Engine, str], None], hosts: Hosts) -> None:
+    """Podman of a host does."""
+    run_on_host(hosts, behaviour)

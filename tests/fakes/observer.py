@@ -1,0 +1,20 @@
+"""An observer that remembers what it was told."""
+
+from spotrun.images.manifest import PhaseRecord
+
+
+class Listener:
+    """Takes note of every phase."""
+
+    def __init__(self) -> None:
+        """Start with nothing heard."""
+        self.begun: list[str] = []
+        self.ended: list[PhaseRecord] = []
+
+    def begin(self, phase: str) -> None:
+        """Take note that a phase begins."""
+        self.begun.append(phase)
+
+    def end(self, record: PhaseRecord) -> None:
+        """Take note that a phase is done."""
+        self.ended.append(record)
