@@ -11,11 +11,15 @@ from spotrun.runtime.migrate import MIGRATE
 from spotrun.runtime.restore import RESTORE
 from tests.conftest import Hosts
 from tests.e2e.jobs import lines, spotrun, start, status
-from tests.lab.host import Host
+from tests.lab.host import Host, wait_until
 
 pytestmark = pytest.mark.lab
 
 _JOB = "count"
+_SLOW_CRIU = """#!/bin/sh
+case "$*" in *swrk*) touch /run/dumping; sleep 2;; esac
+exec /usr/sbin/criu.real "$@"
+"""
 
 
 def _places(kind: object) -> list[str]:
@@ -109,3 +113,18 @@ def test_migrate_killed_at_any_boundary(hosts: Hosts, victim: str) -> None:
         if states[1] == "running":
             here, there = there, here
         _assert_goes_on(here)
+
+
+def test_checkpoint_killed_in_the_dump(hosts: Hosts) -> None:
+    """The next command waits for CRIU, which is never cut off, and thaws the job."""
+    (host,) = _prepared(hosts, 1)
+    host.run(["mv", "/usr/sbin/criu", "/usr/sbin/criu.real"])
+    host.path("/usr/sbin/criu").write_text(_SLOW_CRIU)
+    host.run(["chmod", "+x", "/usr/sbin/criu"])
+    with host.popen(["spotrun", "checkpoint", _JOB]) as doomed:
+        wait_until(["test", "-e", "/run/dumping"], host)
+        host.run(["pkill", "-KILL", "-f", "spotrun checkpoint"])
+        doomed.wait()
+    assert status(host, _JOB) == "running"
+    _assert_clean(host)
+    _assert_goes_on(host)

@@ -2,15 +2,14 @@
 
 import re
 import shlex
+import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.error import HTTPError
-from urllib.request import Request, urlopen
 
 from tests.lab.shell import LabError, call
 
-_KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
+_KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +17,7 @@ class Mirror:
     """Where Debian's packages come from."""
 
     uri: str
-    keyring: Path = _KEYRING
+    keyring: str = _KEYRING
 
     def source(self, suite: str, *, lags: bool = False) -> str:
         """Return a line for sources.list; a mirror that lags may serve an expired index."""
@@ -26,13 +25,19 @@ class Mirror:
         return f"deb [{options}] {self.uri} {suite} main"
 
     def has(self, suite: str) -> bool:
-        """Tell whether the mirror serves that suite."""
+        """Tell whether the mirror serves that suite, asked with apt's own settings."""
         address = f"{self.uri.rstrip('/')}/dists/{suite}/InRelease"
-        try:
-            with urlopen(Request(address, method="HEAD"), timeout=30):  # noqa: S310 # apt's address
-                return True
-        except HTTPError:
-            return False
+        with tempfile.TemporaryDirectory() as folder:
+            helper = ["/usr/lib/apt/apt-helper", "download-file", address, f"{folder}/InRelease"]
+            return call(*helper, check=False).returncode == 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    uri: str
+    suites: list[str]
+    components: list[str]
+    keyring: str
 
 
 def mirror() -> Mirror:
@@ -40,9 +45,10 @@ def mirror() -> Mirror:
     release = Path("/etc/os-release").read_text()
     found = re.search(r"^VERSION_CODENAME=(\w+)", release, re.MULTILINE)
     codename = found[1] if found else ""
-    for uri, suites in _entries():
-        if codename in suites:
-            return Mirror(uri)
+    for entry in _entries():
+        if codename in entry.suites and "main" in entry.components:
+            named = entry.keyring.startswith("/")  # else it is a key, not a file of keys
+            return Mirror(entry.uri, entry.keyring if named else _KEYRING)
     raise LabError(f"apt's configuration has no Debian mirror for {codename!r}")
 
 
@@ -53,18 +59,29 @@ def proxies() -> list[str]:
     return [line for line in dump.splitlines() if not line.endswith('""')]
 
 
-def _entries() -> Iterator[tuple[str, list[str]]]:
-    """Yield address and suites of each source, in either of apt's formats."""
+def _entries() -> Iterator[_Entry]:
+    """Yield each source, in either of apt's formats."""
     folder = Path("/etc/apt/sources.list.d")
-    for path in sorted(folder.glob("*.sources")):
-        for stanza in re.split(r"\n\s*\n", path.read_text()):
-            fields = dict(re.findall(r"^([\w-]+):[ \t]*(.*)$", stanza, re.MULTILINE))
-            if "deb" in fields.get("Types", "").split():
-                for uri in fields.get("URIs", "").split():
-                    yield uri, fields.get("Suites", "").split()
     for path in [Path("/etc/apt/sources.list"), *sorted(folder.glob("*.list"))]:
         if path.exists():
             for line in path.read_text().splitlines():
-                words = shlex.split(re.sub(r"\[[^]]*\]", "", line), comments=True)
-                if words[:1] == ["deb"]:
-                    yield words[1], words[2:3]
+                yield from _one_line(line)
+    for path in sorted(folder.glob("*.sources")):
+        for stanza in re.split(r"\n\s*\n", path.read_text()):
+            yield from _stanza(stanza)
+
+
+def _one_line(line: str) -> Iterator[_Entry]:
+    options = re.search(r"\[([^]]*)\]", line)
+    keyring = re.search(r"signed-by=(\S+)", options[1]) if options else None
+    words = shlex.split(re.sub(r"\[[^]]*\]", "", line), comments=True)
+    if words[:1] == ["deb"]:
+        yield _Entry(words[1], words[2:3], words[3:], keyring[1] if keyring else "")
+
+
+def _stanza(stanza: str) -> Iterator[_Entry]:
+    fields = dict(re.findall(r"^([\w-]+):[ \t]*(.*)$", stanza, re.MULTILINE))
+    words = {field: fields.get(field, "").split() for field in ("Types", "Suites", "Components")}
+    if "deb" in words["Types"] and fields.get("Enabled", "yes").strip() != "no":
+        for uri in fields.get("URIs", "").split():
+            yield _Entry(uri, words["Suites"], words["Components"], fields.get("Signed-By", ""))

@@ -1,7 +1,8 @@
 #!/bin/bash
 # Runs as the first process of a host's new namespaces and ends as its init.
 # Environment: NAME, ROOT (the lower layer), DISK (the host's folder), SOURCE (the repository),
-# IMAGES (a read-only image store, or nothing), LAYOUT (v2 or v1), MACHINE (shared folder).
+# MACHINE (shared folder), HOSTS (for /etc/hosts), HIERARCHIES (cgroup v1; none: v2).
+# Arguments: read-only image stores, NAME=PATH each.
 set -eu
 hostname "$NAME"
 mount --make-rprivate /
@@ -11,11 +12,24 @@ cd "$DISK/root"
 mkdir -p old run tmp var/lib/{containers,docker,spotrun}
 for name in containers docker spotrun; do mount --bind "$DISK/$name" "var/lib/$name"; done
 mount -t overlay src -o "lowerdir=$SOURCE,upperdir=$DISK/src,workdir=$DISK/src-work" opt/spotrun/src
-if [ -n "$IMAGES" ]; then
-    mount --bind "$IMAGES" var/lib/lab-images
-    [ -w "$IMAGES/.building" ] || mount -o remount,bind,ro var/lib/lab-images
-fi
 mount --bind "$MACHINE" mnt/machine
+stores=
+for store in "$@"; do
+    place=var/lib/lab-images/${store%%=*}
+    mkdir -p "$place"
+    mount --bind "${store#*=}" "$place"
+    mount -o remount,bind,ro "$place"
+    stores+="\"/$place\", "
+done
+cat >etc/containers/storage.conf <<END
+[storage]
+driver = "overlay"
+graphroot = "/var/lib/containers/storage"
+runroot = "/run/containers/storage"
+[storage.options]
+additionalimagestores = [$stores]
+END
+echo "$HOSTS" >etc/hosts
 
 mount -t proc proc proc
 mount -t sysfs sysfs sys
@@ -36,24 +50,25 @@ ln -s pts/ptmx dev/ptmx
 ln -s /proc/self/fd dev/fd
 for fd in 0:stdin 1:stdout 2:stderr; do ln -s "/proc/self/fd/${fd%%:*}" "dev/${fd##*:}"; done
 
-if [ "$LAYOUT" = v2 ]; then
+if [ -z "$HIERARCHIES" ]; then
     mount -t cgroup2 cgroup2 sys/fs/cgroup
+    for name in $(<sys/fs/cgroup/cgroup.controllers); do
+        echo "+$name" >sys/fs/cgroup/cgroup.subtree_control
+    done
 else
     mount -t tmpfs -o mode=755 tmpfs sys/fs/cgroup
-    for controller in cpu cpuacct cpuset memory devices freezer blkio pids; do
-        mkdir "sys/fs/cgroup/$controller"
-        mount -t cgroup -o "$controller" cgroup "sys/fs/cgroup/$controller"
+    for options in $HIERARCHIES; do
+        place=sys/fs/cgroup/${options#none,name=}
+        mkdir "$place"
+        mount -t cgroup -o "$options" cgroup "$place"
     done
-    mkdir sys/fs/cgroup/systemd
-    mount -t cgroup -o none,name=systemd cgroup sys/fs/cgroup/systemd
 fi
 
 pivot_root . old
 umount -l /old
 rmdir /old
 cd /
-[ -n "$IMAGES" ] || sed -i '/additionalimagestores/d' /etc/containers/storage.conf
 ip link set lo up
-echo 1 > /proc/sys/net/ipv4/ip_forward
+echo 1 >/proc/sys/net/ipv4/ip_forward
 exec 3>&- 4>&- 5>&- 6>&- 7>&- 8>&- 9>&-
-exec catatonit -- sh -c 'touch /run/booted; exec sleep infinity'
+exec catatonit -- sh -c 'touch /run/booted; exec sleep infinity' </dev/null

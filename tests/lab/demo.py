@@ -20,9 +20,9 @@ def main() -> None:
     console = Console(highlight=False, soft_wrap=True, width=120)
     with console.status("building what the lab needs (once: some two minutes) …"):
         root()
-        store(("busybox", "torch"))
+        store("torch")
     with Lab() as lab:
-        a, b = lab.start(2, images=("busybox", "torch"))
+        a, b = lab.start(2, images=("torch",))
         console.rule(f"{a.name}: spotrun run --name {_JOB} … python3 train.py")
         start(a, _JOB, "torch", "python3", "/jobs/train.py", str(_STEPS), "1024", "0", "0.1")
         seen = _show(console, a, 0, _BEFORE)

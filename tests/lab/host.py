@@ -1,15 +1,23 @@
-"""One host of the lab: namespaces on this machine with a disk, an address and an init."""
+"""One host of the lab: namespaces on this machine with a disk, an address and an init.
+
+A host dies with the thread that powered it on: keep to the main thread for that.
+"""
 
 import os
+import re
 import signal
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
+from tests.lab import cgroups
+from tests.lab.images import Image
 from tests.lab.root import REPOSITORY
 from tests.lab.shell import LabError, failure
+from tests.lab.switch import NETWORK, Switch
 
 _ENVIRONMENT = {
     "HOME": "/root",
@@ -18,6 +26,8 @@ _ENVIRONMENT = {
     "TERM": "xterm",
 }
 _BOOT_SECONDS = 20
+# a command does not outlive the nsenter that a test kills, for instance by a timeout
+_AS_ROOT = ["setpriv", "--pdeathsig=KILL", "env", "--chdir=/root"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,70 +35,110 @@ class Place:
     """What a host is made of."""
 
     name: str
+    address: str
     root: Path
     disk: Path
     machine: Path
-    """Folder of this machine that the host sees as /mnt/machine."""
-    images: Path | None
-    """Store of the test images; None: the host has none."""
-    layout: str
-    """Cgroup layout, `v2` or `v1`."""
+    """Folder of this machine that all hosts of the lab see as /mnt/machine."""
+    stores: Mapping[Image, Path]
+    """Read-only stores of test images."""
+    hosts: str
+    """Text of /etc/hosts."""
+    layout: cgroups.Layout
 
 
 class Host:
     """A running or powered-off host."""
 
-    def __init__(self, place: Place, address: str) -> None:
+    def __init__(self, place: Place, switch: Switch) -> None:
         """Describe it; `power_on` boots it."""
         self.name = place.name
-        self.address = address
-        self._place = place
-        self._unshare: subprocess.Popen[bytes] | None = None
+        self.address = place.address
+        self.disk = place.disk
+        """Keeps what the host has on its disk, e.g. its /var/lib/containers as `containers`."""
         self.pid = 0
         """Its init, as this machine counts; 0: it is off."""
+        self._place = place
+        self._switch = switch
+        self._cgroups = cgroups.Cgroups([], [])
+        self._unshare: subprocess.Popen[bytes] | None = None
 
     def power_on(self) -> None:
         """Boot it; its disk is as it was."""
-        place, namespaces = self._place, "--mount --pid --net --uts --ipc --cgroup".split()
+        self.begin_boot()
+        self.end_boot()
+
+    def begin_boot(self) -> None:
+        """Start its first process."""
+        place = self._place
         place.disk.mkdir(parents=True, exist_ok=True)
+        hierarchies = cgroups.hierarchies(place.layout) if place.layout == "v1" else []
         environment = {
             **_ENVIRONMENT,
             "NAME": place.name,
             "ROOT": str(place.root),
             "DISK": str(place.disk),
             "SOURCE": str(REPOSITORY),
-            "IMAGES": str(place.images or ""),
-            "LAYOUT": place.layout,
             "MACHINE": str(place.machine),
+            "HOSTS": place.hosts,
+            "HIERARCHIES": " ".join(hierarchy.options for hierarchy in hierarchies),
         }
-        boot = ["bash", str(Path(__file__).with_name("boot.sh"))]
-        argv = ["setpriv", "--pdeathsig=KILL", "unshare", *namespaces, "--fork", "--kill-child"]
-        with (place.disk / "boot.log").open("wb") as log:
+        boot = [str(Path(__file__).with_name("boot.sh"))]
+        boot += [f"{name}={path}" for name, path in place.stores.items()]
+        namespaces = "--mount --pid --net --uts --ipc".split()
+        argv = [
+            "setpriv",
+            "--pdeathsig=KILL",
+            "unshare",
+            *namespaces,
+            "--fork",
+            "--kill-child",
+            "bash",
+        ]
+        self._cgroups = cgroups.claim(place.layout, place.disk.name)
+        with self._log.open("wb") as log:
             self._unshare = subprocess.Popen(
-                [*argv, *boot],
+                self._cgroups.unshared([*argv, *boot]),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
                 env=environment,
-                preexec_fn=self._own_cgroups if place.layout == "v1" else None,  # noqa: PLW1509 # no threads here
+                start_new_session=True,  # Ctrl-C is for the tests, which then end the lab
             )
-        self.pid = self._await_init(self._unshare)
 
-    def serve_ssh(self) -> None:
-        """Start sshd, once the host has its address."""
-        self.run(["mkdir", "-p", "/run/sshd"])
-        self.run(["/usr/sbin/sshd"])
+    def end_boot(self) -> None:
+        """Wait for its init, connect it to the others and start sshd."""
+        self.pid = self._await_init()
+        self._switch.plug(self.name, self.pid)
+        network = f"""
+        ip addr add {self.address}/24 dev eth0
+        ip link set eth0 up
+        ip route add default via {NETWORK}.1
+        mkdir -p /run/sshd
+        exec /usr/sbin/sshd
+        """
+        self.run(["sh", "-ec", network])
 
     def power_off(self) -> None:
         """Kill its init, which takes all its processes along, as pulling the plug does."""
         if self._unshare is None:
             return
+        # first, or its kernel would close connections, and answer for a while after its end
+        self._switch.unplug(self.name)
         if self.pid:
             os.kill(self.pid, signal.SIGKILL)
         else:
             self._unshare.kill()
         self._unshare.wait(30)
         self._unshare, self.pid = None, 0
+
+    def cut_network(self) -> None:
+        """Unplug it."""
+        self._switch.set(self.name, "down")
+
+    def mend_network(self) -> None:
+        """Plug it in again."""
+        self._switch.set(self.name, "up")
 
     def run(
         self,
@@ -108,28 +158,39 @@ class Host:
             timeout=timeout,
             env={**_ENVIRONMENT, **(env or {})},
             check=False,
+            start_new_session=True,
         )
         if check and done.returncode != 0:
             where = f"on {self.name}: "
             raise LabError(where + failure(argv, done.returncode, done.stdout + done.stderr))
         return done
 
-    def popen(self, argv: Sequence[str]) -> subprocess.Popen[str]:
-        """Start a command; its output comes through pipes."""
+    def popen(
+        self, argv: Sequence[str], *, stdin: int | None = None, env: Mapping[str, str] | None = None
+    ) -> subprocess.Popen[str]:
+        """Start a command; its output comes through pipes, its input too with `stdin=PIPE`.
+
+        To kill the returned process kills the command; other signals need `Host.signal`.
+        """
         return subprocess.Popen(
             self._enter(argv),
-            stdin=subprocess.DEVNULL,
+            stdin=subprocess.DEVNULL if stdin is None else stdin,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-            env=_ENVIRONMENT,
+            env={**_ENVIRONMENT, **(env or {})},
+            start_new_session=True,
         )
 
-    def load_image(self, archive: Path, name: str) -> None:
-        """Make an image of a tar archive of files, in the host's own store."""
-        argv = self._enter(["podman", "import", "--quiet", "-", name])
-        with archive.open("rb") as tar:
-            subprocess.run(argv, stdin=tar, capture_output=True, env=_ENVIRONMENT, check=True)
+    def signal(self, process: subprocess.Popen[str], number: signal.Signals) -> None:
+        """Send a signal to a command that `popen` has started."""
+        for pid in _children(process.pid):
+            os.kill(pid, number)
+
+    def attach(self, argv: Sequence[str]) -> int:
+        """Run a command on this process's own terminal and return its exit status."""
+        environment = {**_ENVIRONMENT, "TERM": os.environ.get("TERM", "xterm")}
+        return subprocess.run(self._enter(argv), env=environment, check=False).returncode
 
     def path(self, path: str) -> Path:
         """Return a file of the host as this machine sees it."""
@@ -137,39 +198,57 @@ class Host:
 
     def start_docker(self) -> None:
         """Start dockerd and wait until it answers."""
-        script = "dockerd >/var/log/dockerd.log 2>&1 & until docker info; do sleep 0.1; done"
+        script = """
+        dockerd >/var/log/dockerd.log 2>&1 &
+        until docker info; do
+            kill -0 $! || { cat /var/log/dockerd.log; exit 1; }
+            sleep 0.1
+        done
+        """
         self.run(["sh", "-c", script], timeout=60)
 
+    def load_image(
+        self, archive: Path, name: str, *, engine: Literal["podman", "docker"] = "podman"
+    ) -> None:
+        """Load a saved image into the engine's own store; its ID is the same everywhere."""
+        with archive.open("rb") as tar:
+            loaded = subprocess.run(
+                self._enter([engine, "load", "--quiet"]),
+                stdin=tar,
+                capture_output=True,
+                env=_ENVIRONMENT,
+                check=False,
+            )
+        said = (loaded.stdout + loaded.stderr).decode()
+        found = re.search("[0-9a-f]{64}", said)
+        if loaded.returncode != 0 or not found:
+            raise LabError(f"on {self.name}: {failure([engine, 'load'], loaded.returncode, said)}")
+        self.run([engine, "tag", found[0], name])
+
     def fill(self, path: str, megabytes: int) -> None:
-        """Mount a small file system at a path."""
+        """Mount an empty file system of only that size at a path, until the power goes off."""
         self.run(["mkdir", "-p", path])
-        self.run(["mount", "-t", "tmpfs", "-o", f"size={megabytes}m", "tmpfs", path])
+        self.run(["mount", "-t", "tmpfs", "-o", f"mode=755,size={megabytes}m", "tmpfs", path])
+
+    @property
+    def _log(self) -> Path:
+        return self._place.disk / "boot.log"
 
     def _enter(self, argv: Sequence[str]) -> list[str]:
         if not self.pid:
             raise LabError(f"{self.name} is off")
-        return ["nsenter", f"--target={self.pid}", "--all", "env", "--chdir=/root", *argv]
+        inside = ["nsenter", f"--target={self.pid}", "--all", *_AS_ROOT, *argv]
+        return self._cgroups.joined(inside)
 
-    def _await_init(self, unshare: subprocess.Popen[bytes]) -> int:
+    def _await_init(self) -> int:
         deadline = time.monotonic() + _BOOT_SECONDS
-        children = Path(f"/proc/{unshare.pid}/task/{unshare.pid}/children")
-        while time.monotonic() < deadline and unshare.poll() is None:
-            pids = children.read_text().split()
-            if pids and Path(f"/proc/{pids[0]}/root/run/booted").exists():
-                return int(pids[0])
-            time.sleep(0.01)
-        raise LabError(f"{self.name} does not boot: {(self._place.disk / 'boot.log').read_text()}")
-
-    def _own_cgroups(self) -> None:
-        """Put this process into cgroups of its own, which become the roots of the host's."""
-        for controller in Path("/sys/fs/cgroup").iterdir():
-            if (controller / "cgroup.procs").exists() and controller.name != "unified":
-                own = controller / f"spotrun-lab-{self._place.disk.name}"
-                own.mkdir(exist_ok=True)
-                for name in ("cpuset.cpus", "cpuset.mems"):
-                    if (own / name).exists():
-                        (own / name).write_text((controller / name).read_text())
-                (own / "cgroup.procs").write_text(str(os.getpid()))
+        assert self._unshare
+        while time.monotonic() < deadline and self._unshare.poll() is None:
+            for pid in _children(self._unshare.pid):
+                if Path(f"/proc/{pid}/root/run/booted").exists():
+                    return pid
+            time.sleep(0.005)
+        raise LabError(f"{self.name} does not boot: {self._log.read_text()}")
 
 
 def wait_until(condition: Sequence[str], host: Host, *, seconds: float = 30) -> None:
@@ -179,3 +258,7 @@ def wait_until(condition: Sequence[str], host: Host, *, seconds: float = 30) -> 
         if time.monotonic() > deadline:
             raise LabError(f"on {host.name}, not in {seconds} s: {' '.join(condition)}")
         time.sleep(0.05)
+
+
+def _children(pid: int) -> list[int]:
+    return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]

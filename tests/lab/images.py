@@ -1,7 +1,7 @@
 """Test images, made on this machine: no registry has them.
 
-They lie in one read-only store that hosts share, and as archives for hosts that are to be
-without them.
+Each lies in a read-only store that hosts share, and as an archive for engines that are to be
+without the store.
 """
 
 import inspect
@@ -20,7 +20,6 @@ TORCH = "torch==2.13.0"
 _NUMPY = "numpy==2.2.6"
 _PYTHON = "3.11"
 _ENV = ("PYTHONPATH=/opt/lib", "PYTHONUNBUFFERED=1")
-_RECIPE = (TORCH, _NUMPY, _PYTHON)
 
 
 def name(image: Image) -> str:
@@ -28,50 +27,56 @@ def name(image: Image) -> str:
     return f"localhost/lab/{image}:1"
 
 
-def archive(image: Image) -> Path:
-    """Return the tar archive of an image's files, built now if it never was."""
-    recipe = inspect.getsource(_BUILDERS[image]) + inspect.getsource(_debian) + repr(_RECIPE)
-    return built(f"image-{image}", recipe, _BUILDERS[image]) / "root.tar"
-
-
-def store(images: tuple[Image, ...]) -> Path:
-    """Return a store of these images."""
-    archives = {image: archive(image) for image in images}
+def store(image: Image) -> Path:
+    """Return a store of Podman's that has this image, built now if it never was."""
+    makers = (_BUILDERS[image], _busybox if image == "busybox" else _debian, _import)
+    recipe = repr((TORCH, _NUMPY, _PYTHON, _ENV, [inspect.getsource(maker) for maker in makers]))
 
     def build(folder: Path) -> None:
-        for image, tar in archives.items():
-            podman = ["podman", "--root=/var/lib/lab-images", "import", "--quiet"]
-            podman += [f"--change=ENV {variable}" for variable in _ENV]
-            _in_a_host(folder, tar, [*podman, f"/mnt/machine/{tar.name}", name(image)])
+        files = folder / "files"
+        _BUILDERS[image](files)
+        _import(files, image, folder / "store")
+        shutil.rmtree(files)
 
-    recipe = repr((_ENV, sorted((image, str(tar)) for image, tar in archives.items())))
-    return built(f"images-{'-'.join(sorted(images))}", recipe, build)
+    return built(f"image-{image}", recipe, build) / "store"
 
 
-def _in_a_host(folder: Path, tar: Path, argv: list[str]) -> None:
-    """Run a command in a host that may write to the store."""
-    from tests.lab.host import Host, Place
+def archive(image: Image) -> Path:
+    """Return the image as Podman saves it, for `Host.load_image`; built now if it never was."""
+    from tests.lab.lab import Lab
 
-    (folder / ".building").touch()
-    disk = folder.parent / "disk"
-    place = Place("builder", root(), disk, tar.parent, folder, "v2")
-    host = Host(place, "")
-    try:
-        host.power_on()
-        host.run(argv, timeout=600)
-    finally:
+    def build(folder: Path) -> None:
+        with Lab() as lab:
+            (host,) = lab.start(1, images=(image,))
+            what = host.run(["podman", "image", "inspect", "-f", "{{.Id}}", name(image)]).stdout
+            # by its ID, not its name: `Host.load_image` gives a name
+            save = ["podman", "save", "--quiet", "--output=/mnt/machine/new.tar", what.strip()]
+            host.run(save, timeout=600)
+            (lab.shared / "new.tar").rename(folder / "image.tar")
+
+    return built(f"archive-{image}", str(store(image)), build) / "image.tar"
+
+
+def _import(files: Path, image: Image, place: Path) -> None:
+    """Make a store of files; the tools for that are on the hosts."""
+    from tests.lab.lab import Lab
+
+    podman = ["podman", "--root=/var/lib/containers/new", "import", "--quiet"]
+    podman += [f"--change=ENV {variable}" for variable in _ENV]
+    with Lab() as lab:
+        (host,) = lab.start(1, images=())
+        call("tar", "--create", f"--file={lab.shared / 'new.tar'}", f"--directory={files}", ".")
+        host.run([*podman, "/mnt/machine/new.tar", name(image)], timeout=600)
         host.power_off()
-        shutil.rmtree(disk)
-        (folder / ".building").unlink()
+        (host.disk / "containers/new").rename(place)
 
 
-def _busybox(folder: Path) -> None:
+def _busybox(files: Path) -> None:
     applets = (
         "sh ls cat echo sleep date rm mv cp ln mkdir mknod chmod chown touch grep nc httpd ps"
         " stat truncate seq od md5sum sha256sum find du df kill sync dd env id hostname tail"
-        " readlink"
+        " readlink wget"
     )
-    files = folder / "files"
     for sub in ("bin", "etc", "tmp", "data", "proc", "sys", "dev"):
         (files / sub).mkdir(parents=True)
     shutil.copy2(root() / "usr/bin/busybox", files / "bin/busybox")
@@ -81,30 +86,28 @@ def _busybox(folder: Path) -> None:
     (files / "etc/group").write_text("root:x:0:\n")
     for number in range(4):
         (files / f"data/{number}").write_text(f"from the image: {number}\n")
-    _pack(folder, files)
 
 
-def _python(folder: Path) -> None:
-    _debian(folder, _NUMPY)
+def _python(files: Path) -> None:
+    _debian(files, _NUMPY)
 
 
-def _torch(folder: Path) -> None:
-    _debian(folder, _NUMPY, TORCH)
+def _torch(files: Path) -> None:
+    _debian(files, _NUMPY, TORCH)
+    for waste in ("include", "test"):
+        shutil.rmtree(files / "opt/lib/torch" / waste, ignore_errors=True)
 
 
-def _debian(folder: Path, *requirements: str) -> None:
-    files = folder / "files"
+def _debian(files: Path, *requirements: str) -> None:
     packages = "python3-minimal python3.11 libstdc++6 libgomp1"
-    debootstrap(files, "bookworm", packages, apt.mirror().source("bookworm"))
+
+    def build(folder: Path) -> None:
+        debootstrap(folder / "root", "bookworm", packages, apt.mirror().source("bookworm"))
+        for waste in ("var/lib/apt", "var/cache/apt"):
+            shutil.rmtree(folder / "root" / waste)
+
+    call("cp", "--archive", built("bookworm", packages, build) / "root", files)
     pip(files / "opt/lib", _PYTHON, *requirements)
-    for waste in ("var/lib/apt", "var/cache/apt", "opt/lib/torch/include", "opt/lib/torch/test"):
-        shutil.rmtree(files / waste, ignore_errors=True)
-    _pack(folder, files)
-
-
-def _pack(folder: Path, files: Path) -> None:
-    call("tar", "--create", f"--file={folder}/root.tar", f"--directory={files}", ".")
-    shutil.rmtree(files)
 
 
 _BUILDERS: dict[Image, Callable[[Path], None]] = {

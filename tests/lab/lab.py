@@ -2,25 +2,28 @@
 
 Everything hangs on processes that the kernel kills with their parent: the bridge lives in the
 network namespace of a process, the mounts in those of the hosts. What remains of a lab whose
-owner was killed is its folder, which the next lab sweeps.
+owner was killed is its folder and its cgroups, which the next lab sweeps.
 """
 
 import fcntl
 import os
 import shutil
-import subprocess
 import time
+from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from tests.lab import cgroups
 from tests.lab.cache import CACHE
 from tests.lab.host import Host, Place
 from tests.lab.images import Image, store
 from tests.lab.root import root
-from tests.lab.shell import call
+from tests.lab.switch import NETWORK, Switch
 
-_NETWORK = "10.99.0"
+_FIRST = 10
+"""Last part of the first host's address."""
+_NAMES = [f"host-{letter}" for letter in "abcdefghijklmnopqrstuvwxyz"]
 
 
 class Lab:
@@ -29,25 +32,22 @@ class Lab:
     def __init__(self) -> None:
         """Use as `with Lab() as lab: lab.start(2)`."""
         self.hosts: list[Host] = []
+        self._ending = ExitStack()
 
     def __enter__(self) -> Self:
         """Claim a folder, and make the bridge."""
         _sweep()
         self._folder = CACHE / "labs" / f"{os.getpid()}-{time.monotonic_ns()}"
-        self._folder.mkdir(parents=True)
-        self._claim = (self._folder / "lock").open("w")
-        fcntl.flock(self._claim, fcntl.LOCK_EX)
-        self.shared = self._folder / "machine"
-        self.shared.mkdir()
-        self._switch = subprocess.Popen(
-            ["setpriv", "--pdeathsig=KILL", "unshare", "--net", "sleep", "infinity"],
-            stdin=subprocess.DEVNULL,
-        )
-        while Path(f"/proc/{self._switch.pid}/comm").read_text() != "sleep\n":
-            time.sleep(0.002)
-        self._ip("link", "add", "br0", "type", "bridge", "forward_delay", "0")
-        self._ip("addr", "add", f"{_NETWORK}.1/24", "dev", "br0")
-        self._ip("link", "set", "br0", "up")
+        with ExitStack() as ending:
+            self._folder.mkdir(parents=True)
+            claim = ending.enter_context((self._folder / "lock").open("w"))
+            fcntl.flock(claim, fcntl.LOCK_EX)
+            ending.callback(_remove, self._folder)
+            self.shared = self._folder / "machine"
+            self.shared.mkdir()
+            self._switch = Switch()
+            ending.callback(self._switch.close)
+            self._ending = ending.pop_all()
         return self
 
     def __exit__(
@@ -57,59 +57,44 @@ class Lab:
         trace: TracebackType | None,
     ) -> None:
         """End every process, then remove the folder."""
-        for host in self.hosts:
-            host.power_off()
-        self._switch.kill()
-        self._switch.wait()
-        _remove(self._folder)
-        self._claim.close()
+        self._ending.close()
 
     def start(
-        self, count: int, *, images: tuple[Image, ...] = ("busybox",), layout: str = "v2"
+        self,
+        count: int,
+        *,
+        images: tuple[Image, ...] = ("busybox",),
+        layout: cgroups.Layout = "v2",
     ) -> list[Host]:
         """Boot hosts that reach each other and, unless `images` is empty, share test images."""
-        return [self._start(store(images) if images else None, layout) for _ in range(count)]
+        stores = {image: store(image) for image in images}
+        system = root()
+        started = []
+        for _ in range(count):
+            number = len(self.hosts)
+            place = Place(
+                name=_NAMES[number],
+                address=f"{NETWORK}.{_FIRST + number}",
+                root=system,
+                disk=self._folder / f"{self._folder.name}-{number}",
+                machine=self.shared,
+                stores=stores,
+                hosts=_hosts_file(),
+                layout=layout,
+            )
+            host = Host(place, self._switch)
+            self.hosts.append(host)
+            self._ending.callback(host.power_off)
+            host.begin_boot()
+            started.append(host)
+        for host in started:
+            host.end_boot()
+        return started
 
-    def power_on(self, host: Host) -> None:
-        """Boot a host that was powered off, with its old address."""
-        host.power_on()
-        self._connect(host)
 
-    def cut_network(self, host: Host) -> None:
-        """Unplug a host."""
-        self._ip("link", "set", host.name, "down")
-
-    def mend_network(self, host: Host) -> None:
-        """Plug it in again."""
-        self._ip("link", "set", host.name, "up")
-
-    def _start(self, images: Path | None, layout: str) -> Host:
-        number = len(self.hosts)
-        place = Place(
-            name=f"host-{chr(ord('a') + number)}",
-            root=root(),
-            disk=self._folder / f"{self._folder.name}-{number}",
-            machine=self.shared,
-            images=images,
-            layout=layout,
-        )
-        host = Host(place, f"{_NETWORK}.{number + 10}")
-        self.hosts.append(host)
-        self.power_on(host)
-        return host
-
-    def _connect(self, host: Host) -> None:
-        self._ip("link", "add", host.name, "type", "veth", "peer", "eth0", "netns", str(host.pid))
-        self._ip("link", "set", host.name, "master", "br0", "up")
-        host.run(["ip", "addr", "add", f"{host.address}/24", "dev", "eth0"])
-        host.run(["ip", "link", "set", "eth0", "up"])
-        host.run(["ip", "route", "add", "default", "via", f"{_NETWORK}.1"])
-        names = [f"{_NETWORK}.{number + 10} host-{chr(ord('a') + number)}" for number in range(20)]
-        host.path("/etc/hosts").write_text("\n".join(["127.0.0.1 localhost", *names, ""]))
-        host.serve_ssh()
-
-    def _ip(self, *arguments: str) -> None:
-        call("nsenter", f"--target={self._switch.pid}", "--net", "ip", *arguments)
+def _hosts_file() -> str:
+    names = [f"{NETWORK}.{_FIRST + number} {name}" for number, name in enumerate(_NAMES)]
+    return "\n".join(["127.0.0.1 localhost", *names])
 
 
 def _sweep() -> None:
@@ -125,7 +110,5 @@ def _sweep() -> None:
 
 def _remove(folder: Path) -> None:
     """Remove a lab's folder and the cgroups of its hosts."""
-    for own in Path("/sys/fs/cgroup").glob(f"*/spotrun-lab-{folder.name}-*"):
-        for inner, _, _ in sorted(os.walk(own), reverse=True):
-            Path(inner).rmdir()
+    cgroups.release(folder.name)
     shutil.rmtree(folder, ignore_errors=True)

@@ -18,11 +18,11 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 _SUITE = "trixie"
 _PYTHON = "3.13"
 _PACKAGES = (
-    "podman netavark aardvark-dns docker.io runc crun criu libcriu2 catatonit iptables nftables"
-    " iproute2 iputils-ping openssh-server openssh-client tar procps psmisc python3 python3-venv"
-    " ca-certificates busybox-static"
+    "podman netavark aardvark-dns docker.io docker-cli runc crun criu libcriu2 catatonit iptables"
+    " nftables iproute2 iputils-ping openssh-server openssh-client tar procps psmisc python3"
+    " python3-venv ca-certificates busybox-static"
 )
-_NEWER = "criu libcriu2 libcompel1 libnl-3-200 libnet9"
+_NEWER = "criu libcriu2 libcompel1 libnl-3-200"
 _PINS = f"""\
 Package: *
 Pin: release a=unstable
@@ -50,14 +50,10 @@ cgroup_manager = "cgroupfs"
 events_logger = "file"
 runtime = "runc"
 """
-_STORAGE = """\
-[storage]
-driver = "overlay"
-graphroot = "/var/lib/containers/storage"
-runroot = "/run/containers/storage"
-[storage.options]
-additionalimagestores = ["/var/lib/lab-images"]
-"""
+# its mounts and processes go when it is killed, or this process is
+_CONTAINED = (
+    "setpriv --pdeathsig=KILL unshare --mount --pid --mount-proc --fork --kill-child".split()
+)
 _LAUNCHER = """\
 #!/opt/spotrun/venv/bin/python
 import sys
@@ -68,7 +64,9 @@ sys.exit({function}())
 
 def root() -> Path:
     """Return the root, built now if it never was."""
-    recipe = Path(__file__).read_text() + platform.machine() + repr(_project()["dependencies"])
+    project = _project()
+    recipe = Path(__file__).read_text() + platform.machine()
+    recipe += repr((project["dependencies"], project["scripts"]))
     return built("root", recipe, _build)
 
 
@@ -78,6 +76,7 @@ def debootstrap(folder: Path, suite: str, packages: str, *sources: str) -> None:
     options = [f"--dpkgopt=path-exclude=/usr/share/{name}/*" for name in excluded]
     options += [f"--aptopt={line}" for line in apt.proxies()]
     call(
+        *_CONTAINED,
         "mmdebstrap",
         "--mode=root",
         "--variant=apt",
@@ -122,7 +121,7 @@ def _build(folder: Path) -> None:
 def _configure(folder: Path) -> None:
     (folder / "etc/containers").mkdir(exist_ok=True)
     (folder / "etc/containers/containers.conf").write_text(_CONTAINERS)
-    (folder / "etc/containers/storage.conf").write_text(_STORAGE)
+    (folder / "etc/resolv.conf").write_text("# hosts know each other by /etc/hosts\n")
     (folder / "etc/ssh/ssh_config.d/lab.conf").write_text(_SSH)
     keys = folder / "root/.ssh"
     keys.mkdir(mode=0o700, exist_ok=True)
