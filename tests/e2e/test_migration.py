@@ -47,7 +47,7 @@ def _files(host: Host) -> list[str]:
 def test_training_is_bit_identical(hosts: Hosts, workers: str, options: tuple[str, ...]) -> None:
     """Loss of every step and hash of the weights are those of a run that never moved."""
     a, b = hosts(2, images=("torch",))
-    words = ("python3", "/jobs/train.py", "60", "256", workers, "0.1")
+    words = ("python3", "/jobs/train.py", "100", "256", workers, "0.2")
     start(a, "still", "torch", *words, options=options)
     start(a, "moving", "torch", *words, options=options)
     await_lines(a, "moving", 10)
@@ -57,5 +57,5 @@ def test_training_is_bit_identical(hosts: Hosts, workers: str, options: tuple[st
     assert await_end(a, "moving") == 0
     assert await_end(a, "still") == 0
     moved = lines(a, "moving")
-    assert len(moved) == 61
+    assert len(moved) == 101
     assert moved == lines(a, "still")
