@@ -15,6 +15,7 @@
     |  |- CaptureFailed             the job goes on at the source
     |  |- RestoreFailed             nothing is left of the attempt
     |  `- TargetUnreachable
+    |- Unfinished                   it took effect; the next spotrun does the rest
     |- ToolError                    a program that spotrun uses said no
     |  |- EngineError
     |  |  `- NotHere                the engine has no such object
@@ -144,6 +145,13 @@ class TargetUnreachable(Failed):
 
     template = "{target} cannot be used: {reason}"
     hint = "the target needs sshd, root and spotrun; try `ssh HOST spotrun doctor`"
+
+
+class Unfinished(SpotrunError):
+    """It took effect, and what is left to do failed."""
+
+    template = "{verb} of job {job!r} is done, but not {phase!r} after it: {reason}"
+    hint = "the next spotrun command on this host does it"
 
 
 class ToolError(SpotrunError):

@@ -29,7 +29,8 @@ skip-in-flight  half-open connections of a listening server are dropped, as a pe
 timeout         seconds; the default of 10 is short for thousands of threads
 """
 
-_ERROR: Final = re.compile(r"Error \((?P<where>[^)]*)\): (?P<what>.*)")
+_ERROR: Final = re.compile(r"Error \((?P<where>[^)]*)\): (?!rlimit: )(?P<what>.*)")
+"""CRIU says `rlimit: Can't setup RLIMIT_NOFILE for self` and goes on, where it may not raise it."""
 
 
 def cause(log: Path) -> str | None:

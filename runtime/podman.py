@@ -68,8 +68,12 @@ class Podman:
         """Kill it first, so that neither its stop signal nor its restart policy comes in."""
         with suppress(EngineError), self._api() as api:  # it may have no process any more
             api.containers.get(container).kill("SIGKILL")
-        with suppress(NotHere), self._api() as api:  # --rm may have been quicker
-            api.containers.get(container).remove(v=True, force=True)
+        try:
+            with suppress(NotHere), self._api() as api:
+                api.containers.get(container).remove(v=True, force=True)
+        except EngineError:  # --rm may have been quicker, and the API's answer then is any
+            if self.find(container):
+                raise
 
     def logs(self, container: str, *, follow: bool) -> Iterator[LogLine]:
         """Read the frames of the log endpoint."""

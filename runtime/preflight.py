@@ -23,6 +23,8 @@ from spotrun.images.errors import NotCapturable
 
 _GONE: Final = {errno.ENOENT, errno.ESRCH, errno.EINVAL}
 """What /proc answers of a process that has ended; EINVAL of its network, until it is reaped."""
+_CAP_SYS_RESOURCE: Final = 24
+"""Its number in capabilities(7)."""
 _PAUSE: Final = 0.25
 """Seconds between the looks at a thread that waits uninterruptibly."""
 _SOCKET: Final = re.compile(r"socket:\[(\d+)\]")
@@ -108,6 +110,20 @@ def _from_outside(pids: Sequence[int]) -> str | None:
         first = status["NSpid"].split()[-1] == "1"
         if len(starts) > 1 and not first:
             return f"{_named(pid)} came in by `exec`; end it first"
+    return None
+
+
+def _other_user(pids: Sequence[int]) -> str | None:
+    """Find a process of another user where root may not read its limits (getrlimit(2))."""
+    _, _, own = next(_threads([os.getpid()]))
+    if int(own["CapEff"], 16) >> _CAP_SYS_RESOURCE & 1:
+        return None
+    for pid, thread, status in _threads(pids):
+        if pid == thread and set(status["Uid"].split()) != {"0"}:
+            return (
+                f"{_named(pid)} runs as user {status['Uid'].split()[0]}, and root on this host"
+                " lacks CAP_SYS_RESOURCE, which CRIU needs for that"
+            )
     return None
 
 
@@ -201,6 +217,7 @@ def _unix_connection(pids: Sequence[int]) -> str | None:
 _CHECKS: Final[tuple[Callable[[Sequence[int]], str | None], ...]] = (
     _traced,
     _from_outside,
+    _other_user,
     _stuck,
     _open_file,
     _mapped_file,  # behind _stuck: the memory map of a stuck process may be locked

@@ -84,6 +84,10 @@ def _restore(words: list[str], at: int, bundle: str, path: str) -> int:
     config = os.path.join(bundle, "config.json")
     with open(config, "rb") as file:
         spec = json.load(file)
+    for mount in spec["mounts"]:
+        if "bind" in mount.get("options", ()) or "rbind" in mount.get("options", ()):
+            # CRIU cannot bind a file through a symbolic link (podman's --init has one)
+            mount["source"] = os.path.realpath(mount["source"])
     sources = {mount["destination"]: mount["source"] for mount in spec["mounts"]}
     for tree in plan["mounts"]:
         _fill(sources[tree["destination"]], tree["unpack"])

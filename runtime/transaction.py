@@ -14,7 +14,7 @@ from typing import Generic, Protocol, TypeVar
 import msgspec
 
 from spotrun.images.durable import sync_directory, write_atomic
-from spotrun.images.errors import Failed, Refused, SpotrunError
+from spotrun.images.errors import Failed, Refused, SpotrunError, Unfinished
 from spotrun.images.manifest import PhaseRecord
 from spotrun.runtime.host import Host
 from spotrun.runtime.locks import JobLock
@@ -101,7 +101,7 @@ def failing_as(failure: Callable[[Exception], Failed]) -> Iterator[None]:
     """Turn what went wrong inside into one error; one that says enough is passed on."""
     try:
         yield
-    except (Refused, Failed):
+    except (Refused, Failed, Unfinished):
         raise
     except (SpotrunError, OSError) as error:
         told = failure(error)
@@ -125,7 +125,12 @@ def run(session: Session, transaction: Transaction[S], state: S) -> None:
                 _forget(session.host, state.job)
             raise
     for phase in transaction.phases[commit + 1 :]:
-        _do(session, transaction, phase, state)
+        try:
+            _do(session, transaction, phase, state)
+        except (SpotrunError, OSError) as error:
+            raise Unfinished(
+                verb=transaction.verb, job=state.job, phase=phase.name, reason=error
+            ) from error
     _forget(session.host, state.job)
 
 

@@ -19,7 +19,7 @@ NAMES: Final = ("first", "second", "decide", "tidy", "last")
 COMMIT: Final = "decide"
 
 
-class Broken(Exception):
+class Broken(OSError):
     """What a phase raises that was told to fail."""
 
 

@@ -9,6 +9,7 @@ from spotrun.runtime import criu
 _LOG = """\
 (00.000000) Version: 4.2.1 (gitid 0)
 (00.001111) Warn  (compel/arch/x86/src/lib/infect.c:281): Will restore 41 with interrupted call
+(00.001300) Error (criu/util.c:1534): rlimit: Can't setup RLIMIT_NOFILE for self: Not permitted
 (00.002222) Error (criu/sk-inet.c:190): inet: Connected TCP socket, consider using --tcp-established
 (00.003333) Error (criu/files-ext.c:94): Can't dump file 5 of that type [140777]
 (00.004444) Error (criu/cr-dump.c:2128): Dumping FAILED.
@@ -16,7 +17,7 @@ _LOG = """\
 
 
 def test_first_error_is_the_cause(tmp_path: Path) -> None:
-    """The later ones only say that it failed; warnings do not count."""
+    """The later ones only say that it failed; warnings and what CRIU goes on after do not count."""
     (tmp_path / "dump.log").write_text(_LOG)
     said = "inet: Connected TCP socket, consider using --tcp-established"
     assert criu.cause(tmp_path / "dump.log") == said

@@ -1,6 +1,7 @@
 """What cannot be saved is found in real processes, and what can be is let through."""
 
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -18,13 +19,13 @@ from spotrun.runtime import preflight
 
 _LIMIT = 5.0
 _UNSHARE = "import ctypes, socket, sys; assert ctypes.CDLL(None).unshare(0x40000000) == 0"
-_EXAMINE_PID_1_AS = """
+_EXAMINE_AS = """
 import os, sys
 from spotrun.images.errors import NotCapturable
 from spotrun.runtime import preflight
-os.setuid(int(sys.argv[1]))
+os.setuid(int(sys.argv[2]))
 try:
-    preflight.examine("j", [1])
+    preflight.examine("j", [int(sys.argv[1])])
 except NotCapturable as error:
     print(error)
 """
@@ -273,6 +274,17 @@ def test_traced_process_is_refused_with_its_tracer(start: Callable[..., int]) ->
     assert f"is traced by process {os.getpid()} (" in _refusal(pid)
 
 
+def test_process_of_another_user_is_refused_where_root_may_not_read_its_limits(
+    start: Callable[..., int],
+) -> None:
+    """CRIU would fail in the middle of the dump."""
+    pid = start("import os; os.setuid(1000)")
+    argv = ["setpriv", "--bounding-set=-sys_resource", sys.executable, "-c", _EXAMINE_AS]
+    said = subprocess.run([*argv, str(pid), "0"], check=True, capture_output=True, text=True).stdout
+    reason = r"runs as user 1000, and root on this host lacks CAP_SYS_RESOURCE"
+    assert re.search(rf"process {pid} \(python.*\) {reason}", said)
+
+
 def test_thread_in_an_endless_uninterruptible_wait_is_refused(
     start: Callable[..., int], tmp_path: Path
 ) -> None:
@@ -303,7 +315,7 @@ def test_process_that_is_gone_is_skipped() -> None:
 def test_process_that_cannot_be_looked_at_is_refused() -> None:
     """Only root sees what the processes of others hold, like those of pid 1."""
     user = os.geteuid() or 65534
-    argv = [sys.executable, "-c", _EXAMINE_PID_1_AS, str(user)]
+    argv = [sys.executable, "-c", _EXAMINE_AS, "1", str(user)]
     said = subprocess.run(argv, check=True, capture_output=True, text=True).stdout
     assert said == "job 'j' cannot be saved: /proc/1/fd cannot be read; run spotrun as root\n"
 

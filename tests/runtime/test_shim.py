@@ -203,6 +203,21 @@ def test_mounts_are_filled_before_the_restore(bench: Bench, tmp_path: Path) -> N
     assert (outside / "file").read_text() == "untouched"
 
 
+def test_bind_through_a_symbolic_link_is_made_direct(bench: Bench, tmp_path: Path) -> None:
+    """CRIU could not restore it; what is no bind keeps its source."""
+    target, link = tmp_path / "target", tmp_path / "link"
+    target.touch()
+    link.symlink_to("target")
+    bench.plan_restore()
+    config = bench.bundle / "config.json"
+    spec = json.loads(config.read_bytes())
+    spec["mounts"].append({"destination": "/file", "source": str(link), "options": ["bind"]})
+    config.write_text(json.dumps(spec))
+    bench.create()
+    sources = [mount["source"] for mount in json.loads(config.read_bytes())["mounts"]]
+    assert sources == ["proc", str(bench.volume), str(target)]
+
+
 def test_mounts_that_cannot_be_filled_stop_the_restore(bench: Bench, tmp_path: Path) -> None:
     """A job does not go on with half of its files."""
     unpack = trees.unpack_command(tmp_path / "missing.tar")

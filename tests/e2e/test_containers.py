@@ -1,0 +1,46 @@
+"""Containers of all kinds go on as if nothing had been."""
+
+import pytest
+
+from tests.conftest import Hosts
+from tests.e2e.jobs import await_lines, lines, spotrun
+from tests.lab.images import name
+
+pytestmark = pytest.mark.lab
+
+_COUNT = "i=0; while :; do echo $i; i=$((i+1)); sleep 0.2; done"
+_KINDS: dict[str, tuple[tuple[str, ...], str]] = {
+    "init": (("--init",), ""),
+    "restart": (("--restart=always",), ""),
+    "rm": (("--rm",), ""),
+    "read-only": (("--read-only", "--tmpfs=/t:size=8m"), "echo kept > /t/x;"),
+    "no-network": (("--network=none",), ""),
+    "published-port": (("--publish=8080:80",), "(while :; do nc -l -p 80; done) &"),
+    "fewer-rights": (("--cap-drop=ALL", "--security-opt=no-new-privileges"), ""),
+    "privileged": (("--privileged",), ""),
+    "healthcheck": (("--health-cmd=true", "--health-interval=1s"), ""),
+    "volumes": (("-v", "named:/named", "-v", "/unnamed"), "echo kept | tee /named/x /unnamed/x;"),
+    "deleted-file": ((), "exec 5> /made; rm /made;"),
+    "deleted-folder": ((), "mkdir /made; cd /made; rmdir /made;"),
+    "stopped-process": ((), "sleep 1000 & kill -STOP $!;"),
+    "zombie": ((), "sh -c 'sleep 0.1 & exec sleep 1000' &"),
+    "many-processes": ((), "for _ in $(seq 100); do sleep 1000 & done;"),
+    "unix-socket": ((), "nc -lk local:/made &"),
+    "odd.name_1": ((), ""),
+}
+
+
+def test_container_of_any_kind_goes_on(hosts: Hosts) -> None:
+    """It is saved, ended, restored, and counts on from where it was."""
+    (host,) = hosts(1)
+    for kind, (options, before) in _KINDS.items():
+        words = ("sh", "-c", f"{before} {_COUNT}")
+        host.run(["spotrun", "run", "-d", "--name", kind, *options, name("busybox"), *words])
+    for kind in _KINDS:
+        await_lines(host, kind, 3)
+        spotrun(host, "checkpoint", kind)
+        saved = len(lines(host, kind))
+        spotrun(host, "restore", kind)
+        await_lines(host, kind, saved + 3)
+        numbers = [int(line) for line in lines(host, kind) if line.isdigit()]
+        assert numbers == list(range(len(numbers))), kind
