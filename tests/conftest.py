@@ -58,13 +58,18 @@ def seaweed() -> Iterator[Seaweed]:
 
 
 @pytest.fixture
-def bucket(seaweed: Seaweed, monkeypatch: pytest.MonkeyPatch) -> Bucket:
-    """Give an empty place in the server's bucket, and credentials for it in the environment."""
+def no_aws(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hide this machine's own AWS settings and credentials."""
     for name in [it for it in os.environ if it.startswith("AWS_")]:
         monkeypatch.delenv(name)
     for name in ("AWS_SHARED_CREDENTIALS_FILE", "AWS_CONFIG_FILE"):
         monkeypatch.setenv(name, "/nonexistent")
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+
+
+@pytest.fixture
+def bucket(seaweed: Seaweed, no_aws: None, monkeypatch: pytest.MonkeyPatch) -> Bucket:  # noqa: ARG001 # its effect
+    """Give an empty place in the server's bucket, and credentials for it in the environment."""
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", USER)
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
     return Bucket(seaweed)

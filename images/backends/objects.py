@@ -60,7 +60,7 @@ class ObjectBackend:
         renew: Callable[[], None] | None = None,
     ) -> None:
         """Use obstore's `store`, which must not retry; `renew` reads its credentials anew."""
-        self._store = store
+        self.engine = store
         self._name = name
         self._patience = patience
         self._renew = renew
@@ -77,7 +77,7 @@ class ObjectBackend:
         """Fetch an object with what identifies its version."""
 
         def fetch() -> tuple[bytes, str]:
-            found = obstore.get(self._store, key)
+            found = obstore.get(self.engine, key)
             return bytes(found.bytes()), _tag(found.meta)
 
         return self._tried(key, fetch)
@@ -86,7 +86,7 @@ class ObjectBackend:
         """Fetch a range of an object."""
 
         def fetch() -> bytes:
-            return bytes(obstore.get_range(self._store, key, start=offset, length=length))
+            return bytes(obstore.get_range(self.engine, key, start=offset, length=length))
 
         found = self._tried(key, fetch)
         if len(found) < length:
@@ -115,7 +115,7 @@ class ObjectBackend:
         """Fetch all pages and sort them: not every server sorts as S3 does."""
 
         def fetch() -> Iterator[Entry]:
-            pages = obstore.list(self._store, prefix)
+            pages = obstore.list(self.engine, prefix)
             found = [
                 Entry(it["path"], it["size"], it["last_modified"]) for page in pages for it in page
             ]
@@ -127,14 +127,14 @@ class ObjectBackend:
         """Delete in batches where the store can."""
         names = list(keys)
         try:
-            self._tried("", lambda: obstore.delete(self._store, names))
+            self._tried("", lambda: obstore.delete(self.engine, names))
         except ObjectMissing:  # GCS and Azure say so, and may have left out others
             for name in names:
                 self._delete(name)
 
     def _delete(self, key: str) -> None:
         try:
-            self._tried(key, lambda: obstore.delete(self._store, key))
+            self._tried(key, lambda: obstore.delete(self.engine, key))
         except ObjectMissing:
             return
 
@@ -145,7 +145,7 @@ class ObjectBackend:
         mode: "PutMode",
     ) -> str:
         def send() -> str:
-            return _tag(obstore.put(self._store, key, pieces(data), mode=mode, use_multipart=False))
+            return _tag(obstore.put(self.engine, key, pieces(data), mode=mode, use_multipart=False))
 
         return self._tried(key, send)
 

@@ -29,7 +29,7 @@ _ADMIN: Final = "admin"
 SECRET: Final = _secret(USER)
 NAME: Final = "spotrun-test"
 """Of the bucket."""
-_PORTS: Final = ("master", "volume", "filer", "s3")
+_SERVERS: Final = ("master", "volume", "filer", "s3")
 _START: Final = 60.0
 
 
@@ -38,11 +38,10 @@ class Seaweed:
 
     def __init__(self) -> None:
         """Choose free ports."""
-        numbers = _free_ports(2 * len(_PORTS))
-        self._flags = [
-            f"-{name}.port{kind}={numbers.pop()}" for name in _PORTS for kind in ("", ".grpc")
-        ]
-        self.port = int(next(it for it in self._flags if it.startswith("-s3.port=")).split("=")[1])
+        names = [f"{name}.port{kind}" for name in _SERVERS for kind in ("", ".grpc")]
+        ports = dict(zip(names, _free_ports(len(names)), strict=True))
+        self._flags = [f"-{name}={port}" for name, port in ports.items()]
+        self.port = ports["s3.port"]
         self._folder = Path(tempfile.mkdtemp(prefix="spotrun-s3-"))
 
     @property
@@ -122,8 +121,7 @@ def _identity(name: str) -> dict[str, object]:
 
 def _user() -> dict[str, object]:
     """Return one that cannot make buckets."""
-    actions = [f"{action}:{NAME}" for action in ("Read", "Write", "List")]
-    return {**_identity(USER), "actions": actions}
+    return {**_identity(USER), "actions": ["Read", "Write", "List"]}
 
 
 def _free_ports(count: int) -> list[int]:
