@@ -1,5 +1,6 @@
 """The contract of a backend: what a store needs of the place that keeps its bytes."""
 
+import hashlib
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -117,3 +118,8 @@ def pieces(data: Data) -> Sequence[Piece]:
 def joined(data: Data) -> bytes:
     """Return the content as one buffer; bytes are not copied."""
     return data if isinstance(data, bytes) else b"".join(pieces(data))
+
+
+def content_tag(content: bytes) -> str:
+    """Return a tag that tells contents apart, for stores that have none of their own."""
+    return hashlib.sha256(content).hexdigest()

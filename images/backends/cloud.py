@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Final
 
 from obstore.store import AzureStore, GCSStore
 
-from spotrun.images.backends.objects import ObjectBackend, Patience, made
+from spotrun.images.backends.objects import ObjectBackend, made
+from spotrun.images.backends.retry import Patience
 from spotrun.images.backends.url import parse
 
 if TYPE_CHECKING:

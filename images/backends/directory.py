@@ -1,7 +1,7 @@
 """Objects as files below a directory of a local or shared file system.
 
     ROOT/a/b/c      the object `a/b/c`
-    ROOT/~new/      files that are not whole yet
+    ROOT/~new/      files that are not whole yet (fresh.py)
     ROOT/~lock      held while an object is replaced or deleted
 
 No key has a `~`. A shared file system must have hard links and let hosts exclude each other by
@@ -10,10 +10,8 @@ flock(2): local ones, NFS, CephFS, Lustre (with `flock`) and EFS do.
 
 import errno
 import fcntl
-import hashlib
 import os
 import stat
-import uuid
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
@@ -27,15 +25,14 @@ from spotrun.images.backends.base import (
     ObjectExists,
     ObjectMissing,
     ObjectTooShort,
+    content_tag,
     is_key,
     joined,
-    pieces,
 )
+from spotrun.images.backends.fresh import FreshFiles
 from spotrun.images.durable import sync_directory
 from spotrun.images.errors import StoreDenied, StoreFull, StoreUnavailable
 
-_ABANDONED: Final = 24 * 3600.0
-"""Seconds after which nobody can still be writing to a file in `~new`."""
 _NOT_A_FILE: Final = (FileNotFoundError, IsADirectoryError, NotADirectoryError)
 
 
@@ -45,8 +42,7 @@ class DirectoryBackend:
     def __init__(self, root: Path) -> None:
         """Use the files below `root`; it is made when first written to."""
         self.root = root
-        self._folders: set[Path] = set()
-        self._swept = False
+        self._fresh = FreshFiles(root)
 
     def __str__(self) -> str:
         """Return what a user calls it."""
@@ -60,7 +56,7 @@ class DirectoryBackend:
     def get_tagged(self, key: str) -> tuple[bytes, str]:
         """Return a file's content and the hash of it."""
         content = self.get(key)
-        return content, _tag(content)
+        return content, content_tag(content)
 
     def read(self, key: str, offset: int, length: int) -> bytes:
         """Return a range of a file."""
@@ -72,14 +68,14 @@ class DirectoryBackend:
 
     def put(self, key: str, data: Data) -> None:
         """Rename a whole file to its place."""
-        with self._told(), self._written(data) as fresh:
+        with self._told(), self._fresh.written(data) as fresh:
             path = self._place(key)
             fresh.rename(path)
             sync_directory(path.parent)
 
     def create(self, key: str, data: Data) -> str:
         """Link a whole file to its place, which fails where there is one."""
-        with self._told(), self._written(data) as fresh:
+        with self._told(), self._fresh.written(data) as fresh:
             path = self._place(key)
             try:
                 path.hardlink_to(fresh)
@@ -87,18 +83,18 @@ class DirectoryBackend:
                 if _content(path) != joined(data):
                     raise ObjectExists(key) from None
             sync_directory(path.parent)  # one that is there need not be durable yet
-        return _tag(joined(data))
+        return content_tag(joined(data))
 
     def replace(self, key: str, data: Data, tag: str) -> str:
         """Rename a whole file to its place while nobody else does."""
-        with self._told(), self._written(data) as fresh, self._locked():
+        with self._told(), self._fresh.written(data) as fresh, self._locked():
             path = self._place(key)
             found = _content(path)
-            if found is None or (_tag(found) != tag and found != joined(data)):
+            if found is None or (content_tag(found) != tag and found != joined(data)):
                 raise ObjectChanged(key)
             fresh.rename(path)
             sync_directory(path.parent)
-        return _tag(joined(data))
+        return content_tag(joined(data))
 
     def list(self, prefix: str = "") -> Iterator[Entry]:
         """Yield the files whose name can be a key."""
@@ -133,47 +129,8 @@ class DirectoryBackend:
     def _place(self, key: str) -> Path:
         """Return the path of a key whose folder is there, durably."""
         path = self._path(key)
-        self._make(path.parent)
+        self._fresh.make(path.parent)
         return path
-
-    def _make(self, folder: Path) -> None:
-        if folder in self._folders:
-            return
-        above = folder.parent
-        if self.root in folder.parents or not above.is_dir():
-            self._make(above)
-        folder.mkdir(mode=0o700, exist_ok=True)
-        with suppress(PermissionError):  # what lies above the store need not be ours
-            sync_directory(above)  # also if another one made it: it need not be durable yet
-        self._folders.add(folder)
-
-    @contextmanager
-    def _written(self, data: Data) -> Iterator[Path]:
-        """Write a durable file beside the objects; what is left of it in the end is removed."""
-        folder = self.root / "~new"
-        self._make(folder)
-        fresh = folder / uuid.uuid4().hex
-        try:
-            fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-            with os.fdopen(fd, "wb") as file:
-                self._sweep(folder, now=os.fstat(fd).st_mtime)
-                for piece in pieces(data):
-                    file.write(piece)
-                file.flush()
-                os.fsync(fd)
-            yield fresh
-        finally:
-            fresh.unlink(missing_ok=True)
-
-    def _sweep(self, folder: Path, *, now: float) -> None:
-        """Remove, once, what writers that died have left, by the file system's own clock."""
-        if self._swept:
-            return
-        self._swept = True
-        for path in folder.iterdir():
-            with suppress(FileNotFoundError):
-                if now - path.stat().st_mtime > _ABANDONED:
-                    path.unlink()
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
@@ -223,7 +180,3 @@ def _raise(error: OSError) -> None:
     """Let a walk skip folders that are not there, and nothing else."""
     if not isinstance(error, FileNotFoundError):
         raise error
-
-
-def _tag(content: bytes) -> str:
-    return hashlib.sha256(content).hexdigest()

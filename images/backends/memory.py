@@ -1,6 +1,5 @@
 """Objects in the memory of this process, for tests."""
 
-import hashlib
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from threading import Lock
@@ -12,6 +11,7 @@ from spotrun.images.backends.base import (
     ObjectExists,
     ObjectMissing,
     ObjectTooShort,
+    content_tag,
     joined,
 )
 
@@ -38,7 +38,7 @@ class MemoryBackend:
     def get_tagged(self, key: str) -> tuple[bytes, str]:
         """Return an object and the hash of its content."""
         data = self.get(key)
-        return data, _tag(data)
+        return data, content_tag(data)
 
     def read(self, key: str, offset: int, length: int) -> bytes:
         """Return a range of an object."""
@@ -64,7 +64,7 @@ class MemoryBackend:
         """Keep it if the present one has that hash or is the same."""
         with self._lock:
             found = self._objects.get(key)
-            if found is None or (_tag(found[0]) != tag and found[0] != joined(data)):
+            if found is None or (content_tag(found[0]) != tag and found[0] != joined(data)):
                 raise ObjectChanged(key)
             return self._keep(key, data)
 
@@ -83,8 +83,4 @@ class MemoryBackend:
     def _keep(self, key: str, data: Data) -> str:
         content = bytes(joined(data))
         self._objects[key] = content, datetime.now(UTC)
-        return _tag(content)
-
-
-def _tag(content: bytes) -> str:
-    return hashlib.sha256(content).hexdigest()
+        return content_tag(content)

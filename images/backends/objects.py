@@ -1,17 +1,15 @@
 """Objects in an object store: S3, Google Cloud Storage, Azure Blob Storage.
 
 One engine, obstore, speaks to all of them. An object is always sent in one request, so nothing
-unfinished can be left in a bucket. This is the one place where requests are tried again.
+unfinished can be left in a bucket.
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
 import obstore
 from obstore.exceptions import BaseError
-from tenacity import Retrying, retry_if_exception, stop_before_delay, wait_random_exponential
 
 from spotrun.images.backends.base import (
     Data,
@@ -23,6 +21,7 @@ from spotrun.images.backends.base import (
     joined,
     pieces,
 )
+from spotrun.images.backends.retry import ERRORS, Patience, tried
 from spotrun.images.backends.trouble import Verdict, explain, judge
 from spotrun.images.errors import StoreDenied, StoreFull, StoreUnavailable
 
@@ -30,22 +29,11 @@ if TYPE_CHECKING:
     from obstore import PutMode, UpdateVersion
 
 T = TypeVar("T")
-_ERRORS: Final = (BaseError, FileNotFoundError)
 _UNAVAILABLE: Final = {
     Verdict.DENIED: StoreDenied,
     Verdict.EXPIRED: StoreDenied,
     Verdict.FULL: StoreFull,
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Patience:
-    """How long to wait for a store, in seconds."""
-
-    request: float = 60.0
-    """For the answer to one request; a pack of 32 MiB needs 4.5 Mbit/s."""
-    total: float = 120.0
-    """Until no other try is begun."""
 
 
 class ObjectBackend:
@@ -160,27 +148,10 @@ class ObjectBackend:
         return tag
 
     def _tried(self, key: str, action: Callable[[], T]) -> T:
-        """Do it, again and again while that may help; it must be safe to do it twice."""
-        renewals = iter([self._renew] if self._renew else [])
-
-        def helps(error: BaseException) -> bool:
-            if not isinstance(error, _ERRORS):
-                return False  # our own, or Ctrl-C
-            verdict = judge(error)
-            if verdict is Verdict.EXPIRED and (renew := next(renewals, None)):
-                renew()
-                return True
-            return verdict is Verdict.PASSING
-
-        retrying = Retrying(
-            retry=retry_if_exception(helps),
-            wait=wait_random_exponential(multiplier=0.2, max=10),  # full jitter
-            stop=stop_before_delay(self._patience.total),
-            reraise=True,
-        )
+        """Do it, and tell in the contract's words what is wrong with that object."""
         try:
-            return retrying(action)
-        except _ERRORS as error:
+            return tried(action, self._patience, self._renew)
+        except ERRORS as error:
             raise self._told(key, error) from error
 
     def _told(self, key: str, error: Exception) -> Exception:

@@ -25,7 +25,8 @@ from botocore.configprovider import ConfiguredEndpointProvider
 from botocore.exceptions import BotoCoreError
 from obstore.store import S3Store
 
-from spotrun.images.backends.objects import ObjectBackend, Patience, made
+from spotrun.images.backends.objects import ObjectBackend, made
+from spotrun.images.backends.retry import Patience
 from spotrun.images.backends.url import StoreUrl, parse
 from spotrun.images.errors import StoreDenied, UsageError
 

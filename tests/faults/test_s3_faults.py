@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from spotrun.images.backends.base import Backend, ObjectChanged, ObjectExists, ObjectMissing
-from spotrun.images.backends.objects import Patience
+from spotrun.images.backends.retry import Patience
 from spotrun.images.backends.s3 import open_s3
 from spotrun.images.errors import StoreDenied, StoreUnavailable
 from tests.fakes.seaweed import NAME, SECRET, USER, Bucket, Seaweed

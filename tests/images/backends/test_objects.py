@@ -12,7 +12,8 @@ from obstore.exceptions import (
 )
 from obstore.store import LocalStore
 
-from spotrun.images.backends.objects import ObjectBackend, Patience
+from spotrun.images.backends.objects import ObjectBackend
+from spotrun.images.backends.retry import Patience
 from spotrun.images.backends.trouble import Verdict, explain, judge
 
 
