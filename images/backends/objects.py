@@ -29,11 +29,6 @@ if TYPE_CHECKING:
     from obstore import PutMode, UpdateVersion
 
 T = TypeVar("T")
-_UNAVAILABLE: Final = {
-    Verdict.DENIED: StoreDenied,
-    Verdict.EXPIRED: StoreDenied,
-    Verdict.FULL: StoreFull,
-}
 
 
 class ObjectBackend:
@@ -68,7 +63,7 @@ class ObjectBackend:
             found = obstore.get(self.engine, key)
             return bytes(found.bytes()), _tag(found.meta)
 
-        return self._tried(key, fetch)
+        return self._tried(key, fetch, Verdict.MISSING)
 
     def read(self, key: str, offset: int, length: int) -> bytes:
         """Fetch a range of an object."""
@@ -76,7 +71,7 @@ class ObjectBackend:
         def fetch() -> bytes:
             return bytes(obstore.get_range(self.engine, key, start=offset, length=length))
 
-        found = self._tried(key, fetch)
+        found = self._tried(key, fetch, Verdict.MISSING, Verdict.TOO_SHORT)
         if len(found) < length:
             raise ObjectTooShort(key)
         return found
@@ -88,14 +83,14 @@ class ObjectBackend:
     def create(self, key: str, data: Data) -> str:
         """Send an object with `If-None-Match: *`."""
         try:
-            return self._send(key, data, "create")
+            return self._send(key, data, "create", Verdict.CONFLICT)
         except _ConditionFailed:
             return self._ours(key, data, ObjectExists)
 
     def replace(self, key: str, data: Data, tag: str) -> str:
         """Send an object with `If-Match`."""
         try:
-            return self._send(key, data, _version(tag))
+            return self._send(key, data, _version(tag), Verdict.CONFLICT, Verdict.MISSING)
         except (_ConditionFailed, ObjectMissing):
             return self._ours(key, data, ObjectChanged)
 
@@ -115,27 +110,22 @@ class ObjectBackend:
         """Delete in batches where the store can."""
         names = list(keys)
         try:
-            self._tried("", lambda: obstore.delete(self.engine, names))
+            self._tried("", lambda: obstore.delete(self.engine, names), Verdict.MISSING)
         except ObjectMissing:  # GCS and Azure say so, and may have left out others
             for name in names:
                 self._delete(name)
 
     def _delete(self, key: str) -> None:
         try:
-            self._tried(key, lambda: obstore.delete(self.engine, key))
+            self._tried(key, lambda: obstore.delete(self.engine, key), Verdict.MISSING)
         except ObjectMissing:
             return
 
-    def _send(
-        self,
-        key: str,
-        data: Data,
-        mode: "PutMode",
-    ) -> str:
+    def _send(self, key: str, data: Data, mode: "PutMode", *expected: Verdict) -> str:
         def send() -> str:
             return _tag(obstore.put(self.engine, key, pieces(data), mode=mode, use_multipart=False))
 
-        return self._tried(key, send)
+        return self._tried(key, send, *expected)
 
     def _ours(self, key: str, data: Data, refusal: type[Exception]) -> str:
         """Return the tag if the object has our content: the acknowledgement got lost."""
@@ -147,24 +137,32 @@ class ObjectBackend:
             raise refusal(key) from None
         return tag
 
-    def _tried(self, key: str, action: Callable[[], T]) -> T:
-        """Do it, and tell in the contract's words what is wrong with that object."""
+    def _tried(self, key: str, action: Callable[[], T], *expected: Verdict) -> T:
+        """Do it; what is expected is told of the object, all else of the store."""
         try:
             return tried(action, self._patience, self._renew)
         except ERRORS as error:
-            raise self._told(key, error) from error
+            verdict = judge(error)
+            if verdict in expected:
+                raise _OF_THE_OBJECT[verdict](key) from error
+            kind = _OF_THE_STORE.get(verdict, StoreUnavailable)
+            raise kind(store=self, reason=explain(error)) from error
 
-    def _told(self, key: str, error: Exception) -> Exception:
-        match judge(error):
-            case Verdict.MISSING:
-                return ObjectMissing(key)
-            case Verdict.CONFLICT:
-                return _ConditionFailed(key)
-            case Verdict.TOO_SHORT:
-                return ObjectTooShort(key)
-            case verdict:
-                kind = _UNAVAILABLE.get(verdict, StoreUnavailable)
-                return kind(store=self, reason=explain(error))
+
+class _ConditionFailed(Exception):
+    """The condition of a write did not hold, or no longer."""
+
+
+_OF_THE_OBJECT: Final = {
+    Verdict.MISSING: ObjectMissing,
+    Verdict.CONFLICT: _ConditionFailed,
+    Verdict.TOO_SHORT: ObjectTooShort,
+}
+_OF_THE_STORE: Final = {
+    Verdict.DENIED: StoreDenied,
+    Verdict.EXPIRED: StoreDenied,
+    Verdict.FULL: StoreFull,
+}
 
 
 def made(name: str, make: Callable[[], T]) -> T:
@@ -173,10 +171,6 @@ def made(name: str, make: Callable[[], T]) -> T:
         return make()
     except BaseError as error:
         raise StoreUnavailable(store=name, reason=explain(error)) from error
-
-
-class _ConditionFailed(Exception):
-    """The condition of a write did not hold, or no longer."""
 
 
 def _tag(meta: Any) -> str:  # noqa: ANN401 # obstore's ObjectMeta or PutResult

@@ -1,7 +1,9 @@
 """What the engine does beyond the contract, and what it makes of complaints."""
 
+from collections.abc import Callable
 from pathlib import Path
 
+import obstore
 import pytest
 from obstore.exceptions import (
     AlreadyExistsError,
@@ -10,11 +12,12 @@ from obstore.exceptions import (
     PreconditionError,
     UnauthenticatedError,
 )
-from obstore.store import LocalStore
+from obstore.store import LocalStore, MemoryStore
 
 from spotrun.images.backends.objects import ObjectBackend
 from spotrun.images.backends.retry import Patience
 from spotrun.images.backends.trouble import Verdict, explain, judge
+from spotrun.images.errors import StoreUnavailable
 
 
 def _answer(status: int, code: str = "") -> str:
@@ -76,3 +79,25 @@ def test_store_that_complains_of_absent_objects_deletes_the_others(tmp_path: Pat
         backend.put(key, b"")
     backend.delete(["absent", "a", "gone", "c"])
     assert [it.key for it in backend.list()] == ["b"]
+
+
+@pytest.mark.parametrize(
+    ("call", "error"),
+    [("put", AlreadyExistsError), ("put", FileNotFoundError), ("list", FileNotFoundError)],
+)
+def test_complaint_that_fits_no_object_is_about_the_store(
+    monkeypatch: pytest.MonkeyPatch, call: str, error: type[Exception]
+) -> None:
+    """A write without a condition cannot conflict, nor can it miss its object."""
+
+    def fail(*_: object, **__: object) -> None:
+        raise error(_answer(404))
+
+    backend = ObjectBackend(MemoryStore(), "memory", patience=Patience())
+    uses: dict[str, Callable[[], object]] = {
+        "put": lambda: backend.put("it", b""),
+        "list": backend.list,
+    }
+    monkeypatch.setattr(obstore, call, fail)
+    with pytest.raises(StoreUnavailable):
+        uses[call]()
