@@ -21,6 +21,9 @@
     |  |  `- NotHere                the engine has no such object
     |  |- OciError                  the OCI runtime or CRIU
     |  `- CommandFailed             any other child process
+    |- StoreUnavailable             it does not answer as it must, or is not there
+    |  |- StoreDenied               credentials or permissions
+    |  `- StoreFull
     `- Interrupted                  130
 
 A message template is filled from the keyword arguments, which stay attributes of the error.
@@ -178,6 +181,25 @@ class CommandFailed(ToolError):
     """A child process ended with an error."""
 
     template = "{command} ended with {status}: {reason}"
+
+
+class StoreUnavailable(SpotrunError):
+    """The store cannot be reached, is not there, or does not answer as it must."""
+
+    template = "store {store} cannot be used: {reason}"
+    hint = "check its name and endpoint, and that this host reaches it"
+
+
+class StoreDenied(StoreUnavailable):
+    """The store does not accept who asks, or does not let them."""
+
+    hint = "check the credentials that this host has for the store, and what they permit"
+
+
+class StoreFull(StoreUnavailable):
+    """The store has no room left, or a quota is used up."""
+
+    hint = "remove snapshots that are not needed, or make room for the store"
 
 
 class Interrupted(SpotrunError):

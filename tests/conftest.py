@@ -1,25 +1,27 @@
-"""Fixtures: lab hosts for tests with the marker `lab`."""
+"""Fixtures: lab hosts for tests with the marker `lab`, an S3 server for those with `s3`."""
 
 import os
 from collections.abc import Callable, Iterator
 
 import pytest
 
+from tests.fakes.seaweed import SECRET, USER, Bucket, Seaweed
 from tests.lab.cgroups import Layout
 from tests.lab.host import Host
 from tests.lab.images import Image
 from tests.lab.lab import Lab
 
 Hosts = Callable[..., list[Host]]
-_FIXTURES = {"lab", "hosts", "pair"}
+_FIXTURES = {"lab": {"lab", "hosts", "pair"}, "s3": {"seaweed", "bucket"}}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Refuse a test that uses the lab and lacks its marker."""
+    """Refuse a test that uses the lab or the S3 server and lacks its marker."""
     for item in items:
-        used = _FIXTURES.intersection(getattr(item, "fixturenames", ()))
-        if used and not item.get_closest_marker("lab"):
-            raise pytest.UsageError(f"{item.nodeid} uses {min(used)} without the marker `lab`")
+        for marker, fixtures in _FIXTURES.items():
+            used = fixtures.intersection(getattr(item, "fixturenames", ()))
+            if used and not item.get_closest_marker(marker):
+                raise pytest.UsageError(f"{item.nodeid} uses {min(used)} without `{marker}`")
 
 
 @pytest.fixture
@@ -46,6 +48,31 @@ def pair() -> Iterator[tuple[Host, Host]]:
     for opened in _lab():
         first, second = opened.start(2)
         yield first, second
+
+
+@pytest.fixture(scope="session")
+def seaweed() -> Iterator[Seaweed]:
+    """Give the S3 server that all tests share."""
+    with Seaweed() as server:
+        yield server
+
+
+@pytest.fixture
+def no_aws(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hide this machine's own AWS settings and credentials."""
+    for name in [it for it in os.environ if it.startswith("AWS_")]:
+        monkeypatch.delenv(name)
+    for name in ("AWS_SHARED_CREDENTIALS_FILE", "AWS_CONFIG_FILE"):
+        monkeypatch.setenv(name, "/nonexistent")
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+
+
+@pytest.fixture
+def bucket(seaweed: Seaweed, no_aws: None, monkeypatch: pytest.MonkeyPatch) -> Bucket:  # noqa: ARG001 # its effect
+    """Give an empty place in the server's bucket, and credentials for it in the environment."""
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", USER)
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
+    return Bucket(seaweed)
 
 
 def _lab() -> Iterator[Lab]:
