@@ -1,4 +1,5 @@
-# Counts to $1 ten times a second and ends with $2; on the way it changes its root file system.
+# Counts to $1 ten times a second, or until there is /end, and ends with $2; on the way it changes
+# its root file system.
 rm /data/1
 mkdir /made && chown 7:8 /made && chmod 750 /made
 echo changed > /data/2 && chmod 640 /data/2
@@ -9,7 +10,7 @@ mknod /made/null c 1 3
 mknod /made/fifo p
 exec 5>/deleted && rm /deleted
 i=0
-while [ $i -lt "$1" ]; do
+while [ $i -lt "$1" ] && [ ! -e /end ]; do
     echo "$i"
     echo "error $i" >&2
     echo "$i" >&5
