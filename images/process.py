@@ -5,9 +5,11 @@ It lies in the lowest layer because all four folders need it.
 
 import os
 import shlex
+import signal
 import subprocess
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Protocol
@@ -114,17 +116,14 @@ class SystemRunner:
     def attach(self, argv: Sequence[str], *, silent: bool = False) -> int:
         """Hand over the terminal; Ctrl-C reaches the child, which decides."""
         stdout = subprocess.DEVNULL if silent else None
-        try:
-            child = subprocess.Popen(argv, env=self._environment, stdout=stdout)
-        except OSError as error:
-            return _status(error)
-        with child:
-            while True:
-                try:
-                    status = child.wait()
-                    return status if status >= 0 else 128 - status
-                except KeyboardInterrupt:
-                    continue  # the terminal has sent it to the child too
+        with _unheard(signal.SIGINT, signal.SIGTERM):  # the terminal sends it to the child too
+            try:
+                child = subprocess.Popen(argv, env=self._environment, stdout=stdout)
+            except OSError as error:
+                return _status(error)
+            with child:
+                status = child.wait()
+        return status if status >= 0 else 128 - status
 
     def pipe(self, producer: Sequence[str], consumer: Sequence[str]) -> tuple[Completed, Completed]:
         """Connect two children; neither's data passes through this process."""
@@ -179,3 +178,14 @@ def checked(completed: Completed, argv: Sequence[str]) -> Completed:
 
 def _text(raw: bytes | None) -> str:
     return (raw or b"").decode(errors="replace")
+
+
+@contextmanager
+def _unheard(*signals: signal.Signals) -> Iterator[None]:
+    """Let signals pass without effect here; a child that is started has them as ever."""
+    before = [(it, signal.signal(it, lambda *_: None)) for it in signals]
+    try:
+        yield
+    finally:
+        for it, handler in before:
+            signal.signal(it, handler)

@@ -274,7 +274,7 @@ def test_many_writers_in_bad_weather(
     store: Backend, direct: Backend, proxy: FaultyProxy, seaweed: Seaweed
 ) -> None:
     """Every object is right in the end, and no upload is left unfinished."""
-    chance = random.Random(7)  # noqa: S311 # the same weather every time
+    chance = random.Random(7)  # the same weather every time
     proxy.plan(*[chance.choice([*_PASSING, lambda: None]) for _ in range(32)])
     contents = {f"pack-{number}": bytes([number]) * 3_000_000 for number in range(16)}
     with ThreadPoolExecutor(8) as pool:
