@@ -10,9 +10,15 @@
     |  |- NotCapturable
     |  |- SnapshotNotFound
     |  |- SnapshotDamaged
+    |  |- StoreMissing              there is no store at that place
+    |  |- StoreLocked               it is encrypted, and the key does not fit
+    |  |- StoreForeign              it is no store of this spotrun's format
+    |  |- NotExportable             a snapshot cannot leave the store in that form
+    |  |- ArchiveUnfit              an engine's checkpoint archive cannot become a snapshot
     |  `- NotRestorable
     |- Failed                       it was tried, and all of it taken back
     |  |- CaptureFailed             the job goes on at the source
+    |  |- Unsent                    so it does, and its snapshot waits on this host
     |  |- RestoreFailed             nothing is left of the attempt
     |  `- TargetUnreachable
     |- Unfinished                   it took effect; the next spotrun does the rest
@@ -24,6 +30,8 @@
     |- StoreUnavailable             it does not answer as it must, or is not there
     |  |- StoreDenied               credentials or permissions
     |  `- StoreFull
+    |- RegistryUnavailable          it does not answer as it must
+    |  `- RegistryDenied            credentials or permissions
     `- Interrupted                  130
 
 A message template is filled from the keyword arguments, which stay attributes of the error.
@@ -121,6 +129,38 @@ class SnapshotDamaged(Refused):
     template = "snapshot {snapshot} is damaged: {reason}"
 
 
+class StoreMissing(Refused):
+    """There is no store at that place."""
+
+    template = "there is no store at {store}"
+    hint = "`spotrun checkpoint` makes the one that its job was run with"
+
+
+class StoreLocked(Refused):
+    """The store is encrypted and cannot be opened."""
+
+    template = "store {store} cannot be opened: {reason}"
+    hint = "name the file that has its key with --key-file, or set SPOTRUN_KEY"
+
+
+class StoreForeign(Refused):
+    """What is there is not a store that this spotrun knows."""
+
+    template = "store {store} cannot be used: {reason}"
+
+
+class NotExportable(Refused):
+    """A snapshot cannot leave its store in that form; it is untouched."""
+
+    template = "snapshot {snapshot} cannot be {verb}: {reason}"
+
+
+class ArchiveUnfit(Refused):
+    """A checkpoint archive of an engine cannot become a snapshot."""
+
+    template = "archive {archive} cannot be imported: {reason}"
+
+
 class NotRestorable(Refused):
     """The snapshot does not fit this host; nothing was created."""
 
@@ -135,6 +175,13 @@ class CaptureFailed(Failed):
     """The snapshot was not made; the job goes on."""
 
     template = "job {job!r} was not saved and goes on: {reason}"
+
+
+class Unsent(Failed):
+    """The store did not take the snapshot, which is kept on this host; the job goes on."""
+
+    template = "job {job!r} goes on, and its snapshot {snapshot} is kept on this host: {reason}"
+    hint = "`spotrun push` sends it when the store can be reached again"
 
 
 class RestoreFailed(Failed):
@@ -200,6 +247,19 @@ class StoreFull(StoreUnavailable):
     """The store has no room left, or a quota is used up."""
 
     hint = "remove snapshots that are not needed, or make room for the store"
+
+
+class RegistryUnavailable(SpotrunError):
+    """The registry cannot be reached or does not answer as it must."""
+
+    template = "registry {registry} cannot be used: {reason}"
+    hint = "check its name, and that this host reaches it"
+
+
+class RegistryDenied(RegistryUnavailable):
+    """The registry does not accept who asks, or does not let them."""
+
+    hint = "log in with `podman login` or `docker login`, and check what the account may do"
 
 
 class Interrupted(SpotrunError):

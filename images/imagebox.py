@@ -1,52 +1,40 @@
-"""Images that travel with jobs: in the `dir:` form, each layer once for all images.
-
-    images/IMAGE-ID/    manifest.json, version, the configuration, and a link for each layer
-    blobs/HEX           the layers
+"""Images that travel with jobs: the files of their `dir:` form, kept as chunks like all else.
 
 (containers-transports(5) describes the `dir:` form.)
 """
 
-import shutil
 from pathlib import Path
 
-from spotrun.images.durable import sync_directory, sync_tree
 from spotrun.images.manifest import ImageRef
-from spotrun.images.store import DirectoryStore
+from spotrun.images.store import Push, Store, StoredImage, Tell, file_sizes
 
 
-def has(store: DirectoryStore, image: ImageRef) -> bool:
-    """Tell whether the store has that image whole."""
-    return place(store, image).is_dir()
+def put(
+    store: Store,
+    push: Push,
+    image: ImageRef,
+    folder: Path,
+    *,
+    threads: int | None,
+    tell: Tell | None,
+) -> int:
+    """Take a saved image into the store; return the bytes that were sent."""
+    before, files = push.moved, file_sizes(folder)
+    content = push.store(folder, files, threads=threads, tell=tell)
+    store.put_image(StoredImage(image, files, content))
+    return push.moved - before
 
 
-def place(store: DirectoryStore, image: ImageRef) -> Path:
-    """Return the folder an engine can load the image from."""
-    return store.images / image.id
+def get(store: Store, image: ImageRef, folder: Path, tell: Tell | None = None) -> bool:
+    """Write the files that an engine can load the image from; False: the store has none."""
+    stored = store.image(image)
+    if stored is None:
+        return False
+    store.fetch_image(stored, folder, tell)
+    return True
 
 
-def put(store: DirectoryStore, image: ImageRef, folder: Path) -> int:
-    """Take a saved image into the store, durably; return the bytes that were new."""
-    new = 0
-    sync_tree(folder)
-    for layer in dict.fromkeys(image.layers):
-        name = layer.removeprefix("sha256:")
-        blob, saved = store.blobs / name, folder / name
-        if not blob.exists():
-            new += saved.stat().st_size
-            saved.rename(blob)
-        else:
-            saved.unlink()
-        saved.symlink_to(Path("..", "..", "blobs", name))
-    sync_directory(store.blobs)
-    if has(store, image):
-        shutil.rmtree(folder)
-    else:
-        folder.rename(place(store, image))
-        sync_directory(store.images)
-    return new
-
-
-def files(store: DirectoryStore, image: ImageRef, *, without: frozenset[str]) -> list[str]:
-    """Return the names in an image's folder, except layers that are elsewhere."""
+def names(folder: Path, *, without: frozenset[str]) -> list[str]:
+    """Return the files of a saved image, except layers that are elsewhere."""
     skipped = {layer.removeprefix("sha256:") for layer in without}
-    return sorted(path.name for path in place(store, image).iterdir() if path.name not in skipped)
+    return sorted(path.name for path in folder.iterdir() if path.name not in skipped)

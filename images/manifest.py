@@ -6,15 +6,18 @@ Its shape is a contract; the golden example is `tests/images/golden/manifest-1.j
 import re
 import secrets
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Any, Final
 
 import msgspec
 
+from spotrun.images.recipe import Content
+
 FORMAT: Final = 1
 JOB_NAME: Final = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9_.-]{0,127}")
 """What Docker and Podman take as a container name."""
+_TIME: Final = "%Y%m%dT%H%M%SZ"
 SNAPSHOT_ID: Final = re.compile(r"\d{8}T\d{6}Z-[0-9a-f]{6}")
 
 
@@ -112,7 +115,9 @@ class Manifest:
     log: str | None
     """Path of the container's log file in the snapshot; None: its log driver keeps none."""
     files: dict[str, int]
-    """Every other file of the snapshot: path and size in bytes."""
+    """Every file of the snapshot: path and size in bytes."""
+    content: Content
+    """Where the bytes of the files are."""
     phases: tuple[PhaseRecord, ...] = ()
     left_running: bool = False
     handover: bool = False
@@ -146,9 +151,16 @@ def decode(raw: bytes) -> Manifest:
     return manifest
 
 
-def new_snapshot_id(now: datetime) -> str:
-    """Return an id that sorts by time and is unique without coordination."""
-    return f"{now.astimezone(UTC):%Y%m%dT%H%M%SZ}-{secrets.token_hex(3)}"
+def new_snapshot_id(now: datetime, after: str | None = None) -> str:
+    """Return an id that is unique without coordination, and sorts behind the one given.
+
+    It sorts by time where clocks agree; `after` is the snapshot before, maybe of a faster clock.
+    """
+    second = now.astimezone(UTC).replace(microsecond=0)
+    if after is not None:
+        before = datetime.strptime(after[:16], _TIME).replace(tzinfo=UTC)
+        second = max(second, before + timedelta(seconds=1))
+    return f"{second:{_TIME}}-{secrets.token_hex(3)}"
 
 
 @dataclass(frozen=True, slots=True)

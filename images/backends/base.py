@@ -41,7 +41,19 @@ class Entry:
     """By the store's own clock."""
 
 
-class Backend(Protocol):
+class Packs(Protocol):
+    """What the way of the bytes needs of a backend; the contract is Backend's."""
+
+    def read(self, key: str, offset: int, length: int) -> bytes:
+        """Return exactly `length` > 0 bytes from `offset` on; ObjectMissing, ObjectTooShort."""
+        ...
+
+    def put(self, key: str, data: Data) -> None:
+        """Write an object, in the place of one that is there."""
+        ...
+
+
+class Backend(Packs, Protocol):
     """Keeps objects: bytes under a key.
 
     Callers may rely on:
@@ -70,14 +82,6 @@ class Backend(Protocol):
         """Return an object and the tag that `replace` takes; ObjectMissing: there is none."""
         ...
 
-    def read(self, key: str, offset: int, length: int) -> bytes:
-        """Return exactly `length` > 0 bytes from `offset` on; ObjectMissing, ObjectTooShort."""
-        ...
-
-    def put(self, key: str, data: Data) -> None:
-        """Write an object, in the place of one that is there."""
-        ...
-
     def create(self, key: str, data: Data) -> str:
         """Write an object if there is none, and return its tag; ObjectExists: there is one.
 
@@ -102,6 +106,10 @@ class Backend(Protocol):
 
     def delete(self, keys: Iterable[str]) -> None:
         """Delete objects; those that are not there are as good as deleted."""
+        ...
+
+    def free(self) -> int | None:
+        """Return how many bytes can still be written; None: as many as one pays for."""
         ...
 
 

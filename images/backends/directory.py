@@ -11,6 +11,7 @@ flock(2): local ones, NFS, CephFS, Lustre (with `flock`) and EFS do.
 import errno
 import fcntl
 import os
+import shutil
 import stat
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -112,6 +113,11 @@ class DirectoryBackend:
                     touched.add(path.parent)
             for folder in touched:
                 sync_directory(folder)
+
+    def free(self) -> int | None:
+        """Ask the file system, which need not have the folder yet."""
+        existing = next(it for it in (self.root, *self.root.parents) if it.exists())
+        return shutil.disk_usage(existing).free
 
     def _entries(self, start: Path) -> Iterator[Entry]:
         for folder, _, names in os.walk(start, onerror=_raise):

@@ -80,6 +80,10 @@ class MemoryBackend:
             for key in keys:
                 self._objects.pop(key, None)
 
+    def free(self) -> int | None:
+        """Say that there is no limit."""
+        return None
+
     def _keep(self, key: str, data: Data) -> str:
         content = bytes(joined(data))
         self._objects[key] = content, datetime.now(UTC)

@@ -115,6 +115,10 @@ class ObjectBackend:
             for name in names:
                 self._delete(name)
 
+    def free(self) -> int | None:
+        """Say that there is no limit."""
+        return None
+
     def _delete(self, key: str) -> None:
         try:
             self._tried(key, lambda: obstore.delete(self.engine, key), Verdict.MISSING)

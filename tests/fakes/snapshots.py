@@ -2,10 +2,13 @@
 
 from dataclasses import replace
 from datetime import UTC, datetime
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from spotrun.images.manifest import HostFacts, ImageRef, Kind, Manifest, RunSpec
-from spotrun.images.store import DirectoryStore, file_sizes
+from spotrun.images.recipe import Content
+from spotrun.images.store import Store, file_sizes
 
 NOW = datetime(2026, 12, 1, 10, tzinfo=UTC)
 IMAGE = ImageRef("docker.io/library/busybox:1", "1" * 64, None, ("sha256:" + "a" * 64,))
@@ -33,6 +36,7 @@ _MANIFEST = Manifest(
     trees=(),
     log=None,
     files={},
+    content=Content((), ()),
 )
 
 
@@ -41,13 +45,18 @@ def manifest(**changes: Any) -> Manifest:  # noqa: ANN401 # any field
     return replace(_MANIFEST, **changes)
 
 
-def publish(store: DirectoryStore, **changes: Any) -> Manifest:  # noqa: ANN401 # any field
+def publish(store: Store, **changes: Any) -> Manifest:  # noqa: ANN401 # any field
     """Put a small snapshot into a store: a page image and a log."""
     described = manifest(**changes)
-    staged = store.stage(described.snapshot)
-    (staged / "criu").mkdir()
-    (staged / "criu" / "pages-1.img").write_bytes(b"memory")
-    (staged / "log").write_bytes(b"output")
-    described = replace(described, files=file_sizes(staged), log="log")
-    store.publish(staged, described)
+    with TemporaryDirectory() as made:
+        folder = Path(made)
+        (folder / "criu").mkdir()
+        (folder / "criu" / "pages-1.img").write_bytes(b"memory")
+        (folder / "log").write_bytes(b"output")
+        files = file_sizes(folder)
+        push = store.begin(described.snapshot, described.job, "host")
+        content = push.store(folder, files, threads=None, tell=None)
+        described = replace(described, files=files, content=content, log="log")
+        push.publish(described)
+        push.end()
     return described

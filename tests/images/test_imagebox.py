@@ -1,92 +1,96 @@
 """Images that travel with jobs keep each layer once."""
 
 from hashlib import sha256
+from itertools import count
 from pathlib import Path
+from random import Random
 
 import pytest
 
 from spotrun.images import imagebox
+from spotrun.images.backends.memory import MemoryBackend
+from spotrun.images.errors import SnapshotDamaged
 from spotrun.images.manifest import ImageRef
-from spotrun.images.store import DirectoryStore
+from spotrun.images.seal import Plain
+from spotrun.images.store import Store
 
-_BASE, _MINE, _YOURS = b"base" * 1000, b"mine" * 10, b"yours" * 10
+_BASE, _MINE, _YOURS = (Random(seed).randbytes(300_000) for seed in range(3))
+_SMALL = 10_000
+_NUMBERS = count()
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> DirectoryStore:
+def store() -> Store:
     """Give an empty store."""
-    return DirectoryStore(tmp_path / "store")
+    return Store(MemoryBackend(), Plain("store"))
 
 
 def _hex(layer: bytes) -> str:
     return sha256(layer).hexdigest()
 
 
-def _put(store: DirectoryStore, identity: str, *layers: bytes) -> tuple[ImageRef, int]:
+def _put(store: Store, folder: Path, identity: str, *layers: bytes) -> tuple[ImageRef, int]:
     """Take an image in the `dir:` form into the store, as an engine saves it."""
     digests = tuple(f"sha256:{_hex(layer)}" for layer in layers)
     image = ImageRef(f"localhost/{identity}:1", identity, None, digests)
-    folder = store.stage(f"snapshot-of-{identity}") / "image"
-    folder.mkdir()
-    (folder / "manifest.json").write_text(identity)
+    place = folder / f"saved-{next(_NUMBERS)}"
+    place.mkdir()
+    (place / "manifest.json").write_text(identity)
     for layer in layers:
-        (folder / _hex(layer)).write_bytes(layer)
-    return image, imagebox.put(store, image, folder)
+        (place / _hex(layer)).write_bytes(layer)
+    push = store.begin(place.name, "job", "host")
+    sent = imagebox.put(store, push, image, place, threads=None, tell=None)
+    push.end()
+    return image, sent
 
 
-def test_image_is_in_the_store_once_it_was_put_there(store: DirectoryStore) -> None:
-    """An engine finds its configuration and layers where `place` says."""
-    image, new = _put(store, "one", _BASE, _MINE)
-    assert new == len(_BASE) + len(_MINE)
-    assert imagebox.has(store, image)
-    place = imagebox.place(store, image)
-    assert (place / "manifest.json").read_text() == "one"
-    assert [(place / _hex(layer)).read_bytes() for layer in (_BASE, _MINE)] == [_BASE, _MINE]
+def test_image_is_in_the_store_once_it_was_put_there(store: Store, tmp_path: Path) -> None:
+    """Its configuration and layers come back as the engine saved them."""
+    image, sent = _put(store, tmp_path, "one", _BASE, _MINE)
+    assert sent > len(_BASE) + len(_MINE)
+    assert imagebox.get(store, image, tmp_path / "back")
+    assert (tmp_path / "back" / "manifest.json").read_text() == "one"
+    for layer in (_BASE, _MINE):
+        assert (tmp_path / "back" / _hex(layer)).read_bytes() == layer
 
 
-def test_store_has_no_image_that_was_not_put(store: DirectoryStore) -> None:
+def test_store_has_no_image_that_was_not_put(store: Store, tmp_path: Path) -> None:
     """Another image with the same layers is another image."""
-    image, _ = _put(store, "one", _BASE)
-    assert not imagebox.has(store, ImageRef(image.name, "two", None, image.layers))
+    image, _ = _put(store, tmp_path, "one", _BASE)
+    other = ImageRef(image.name, "two", None, image.layers)
+    assert not imagebox.get(store, other, tmp_path / "back")
+    assert not (tmp_path / "back").exists()
 
 
-def test_shared_layer_adds_no_bytes(store: DirectoryStore) -> None:
+def test_shared_layer_costs_next_to_nothing(store: Store, tmp_path: Path) -> None:
     """A second image on the same base costs what it adds."""
-    _put(store, "one", _BASE, _MINE)
-    _, new = _put(store, "two", _BASE, _YOURS)
-    assert new == len(_YOURS)
-    blobs = {path.name: path.stat().st_size for path in store.blobs.iterdir()}
-    assert blobs == {_hex(layer): len(layer) for layer in (_BASE, _MINE, _YOURS)}
+    _put(store, tmp_path, "one", _BASE, _MINE)
+    _, sent = _put(store, tmp_path, "two", _BASE, _YOURS)
+    assert len(_YOURS) < sent < len(_YOURS) + _SMALL
 
 
-def test_layer_that_comes_twice_in_an_image_is_kept_once(store: DirectoryStore) -> None:
-    """Empty layers often do."""
-    image, new = _put(store, "one", _BASE, _MINE, _BASE)
-    assert new == len(_BASE) + len(_MINE)
-    assert len(list(imagebox.place(store, image).iterdir())) == 3
+def test_image_that_is_there_already_costs_next_to_nothing(store: Store, tmp_path: Path) -> None:
+    """It is only noted again."""
+    image, _ = _put(store, tmp_path, "one", _BASE)
+    _, sent = _put(store, tmp_path, "one", _BASE)
+    assert sent < _SMALL
+    assert imagebox.get(store, image, tmp_path / "back")
 
 
-def test_image_that_is_there_already_is_not_put_twice(store: DirectoryStore) -> None:
-    """Nothing changes, and the folder it came in is gone."""
-    image, _ = _put(store, "one", _BASE)
-    store.discard("snapshot-of-one")
-    _, new = _put(store, "one", _BASE)
-    assert new == 0
-    assert not list((store.staging / "snapshot-of-one").iterdir())
-    assert (imagebox.place(store, image) / _hex(_BASE)).read_bytes() == _BASE
+def test_damaged_image_is_named(store: Store, tmp_path: Path) -> None:
+    """Nobody loads half an image."""
+    image, _ = _put(store, tmp_path, "one", _BASE)
+    store.backend.delete([entry.key for entry in store.backend.list("packs/")])
+    with pytest.raises(SnapshotDamaged, match=r"with image localhost/one:1 is damaged: pack"):
+        imagebox.get(store, image, tmp_path / "back")
 
 
-def test_image_can_be_read_after_the_store_has_moved(store: DirectoryStore, tmp_path: Path) -> None:
-    """The links into the common layers are relative."""
-    image, _ = _put(store, "one", _BASE)
-    moved = DirectoryStore(store.root.rename(tmp_path / "elsewhere"))
-    assert (imagebox.place(moved, image) / _hex(_BASE)).read_bytes() == _BASE
-
-
-def test_layers_that_are_elsewhere_are_left_out(store: DirectoryStore) -> None:
+def test_layers_that_are_elsewhere_are_left_out(store: Store, tmp_path: Path) -> None:
     """Only what the target lacks is sent to it, but always the configuration."""
-    image, _ = _put(store, "one", _BASE, _MINE)
+    image, _ = _put(store, tmp_path, "one", _BASE, _MINE)
+    imagebox.get(store, image, tmp_path / "back")
     everything = sorted(["manifest.json", _hex(_BASE), _hex(_MINE)])
-    assert imagebox.files(store, image, without=frozenset()) == everything
+    assert imagebox.names(tmp_path / "back", without=frozenset()) == everything
     elsewhere = frozenset([f"sha256:{_hex(_BASE)}", "sha256:unrelated"])
-    assert imagebox.files(store, image, without=elsewhere) == sorted(["manifest.json", _hex(_MINE)])
+    left = imagebox.names(tmp_path / "back", without=elsewhere)
+    assert left == sorted(["manifest.json", _hex(_MINE)])

@@ -32,6 +32,8 @@ def test_golden_manifest_of_format_1_is_read() -> None:
     assert read.oci_spec["process"]["env"][1] == "RUN=7"
     assert read.trees[0] == Tree(kind="rootfs", archive="trees/0.tar", destination="/")
     assert [tree.volume for tree in read.trees] == [None, None, "data"]
+    assert [(ref.size, ref.used) for ref in read.content.packs][1] == (131932, 96118)
+    assert read.content.recipe == (1, 43, 1)
     assert [phase.name for phase in read.phases][:2] == ["preflight", "prepare"]
 
 
@@ -67,10 +69,23 @@ def test_unknown_format_is_refused_with_both_numbers() -> None:
         (b"[]", "Expected `object`, got `array`"),
         (b"{}", "missing required field `format`"),
         (_changed(files=None), "missing required field `files`"),
+        (_changed(content=None), "missing required field `content`"),
+        (_changed(content={"packs": [], "recipe": [1.5]}), r"got `float` - at `\$.content.recipe"),
         (_changed(epoch="3"), r"Expected `int`, got `str` - at `\$.epoch`"),
         (_changed(kind="warm"), r"Invalid enum value 'warm' - at `\$.kind`"),
     ],
-    ids=["empty", "cut", "binary", "array", "no-format", "no-files", "wrong-type", "wrong-kind"],
+    ids=[
+        "empty",
+        "cut",
+        "binary",
+        "array",
+        "no-format",
+        "no-files",
+        "no-content",
+        "no-recipe",
+        "wrong-type",
+        "wrong-kind",
+    ],
 )
 def test_damaged_document_is_refused_with_what_is_wrong(raw: bytes, said: str) -> None:
     """A ValueError names the fault and its place."""
@@ -111,3 +126,14 @@ def test_new_id_is_of_utc_and_can_be_read_back() -> None:
     assert made.startswith("20261201T120000Z-")
     described = snapshots.manifest(snapshot=made)
     assert manifest.decode(manifest.encode(described)) == described
+
+
+@pytest.mark.parametrize("seconds", [-3600, 0, 5])
+def test_id_sorts_behind_the_snapshot_before(seconds: int) -> None:
+    """Whatever the clock of this host says: the newest snapshot is the one to go on from."""
+    before = manifest.new_snapshot_id(_NOON)
+    for _ in range(20):
+        after = manifest.new_snapshot_id(_NOON + timedelta(seconds=seconds), after=before)
+        assert manifest.SNAPSHOT_ID.fullmatch(after)
+        assert after > before
+        before = after
