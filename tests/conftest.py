@@ -1,10 +1,11 @@
-"""Fixtures: lab hosts for tests with the marker `lab`, an S3 server for those with `s3`."""
+"""Fixtures: lab hosts for tests with the marker `lab`, servers for `s3` and `registry`."""
 
 import os
 from collections.abc import Callable, Iterator
 
 import pytest
 
+from tests.fakes.docker_registry import DockerRegistry
 from tests.fakes.seaweed import SECRET, USER, Bucket, Seaweed
 from tests.lab.cgroups import Layout
 from tests.lab.host import Host
@@ -12,11 +13,15 @@ from tests.lab.images import Image
 from tests.lab.lab import Lab
 
 Hosts = Callable[..., list[Host]]
-_FIXTURES = {"lab": {"lab", "hosts", "pair"}, "s3": {"seaweed", "bucket"}}
+_FIXTURES = {
+    "lab": {"lab", "hosts", "pair"},
+    "s3": {"seaweed", "bucket"},
+    "registry": {"docker_registry"},
+}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Refuse a test that uses the lab or the S3 server and lacks its marker."""
+    """Refuse a test that uses the lab or a server and lacks its marker."""
     for item in items:
         for marker, fixtures in _FIXTURES.items():
             used = fixtures.intersection(getattr(item, "fixturenames", ()))
@@ -54,6 +59,13 @@ def pair() -> Iterator[tuple[Host, Host]]:
 def seaweed() -> Iterator[Seaweed]:
     """Give the S3 server that all tests share."""
     with Seaweed() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def docker_registry() -> Iterator[DockerRegistry]:
+    """Give the registry that all tests share, each with a repository of its own."""
+    with DockerRegistry() as server:
         yield server
 
 

@@ -1,0 +1,48 @@
+"""Work that needs no taking back: steps that are told as the phases of a transaction are."""
+
+import secrets
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeVar
+
+from spotrun.images.manifest import PhaseRecord
+from spotrun.runtime import scratch
+from spotrun.runtime.host import Host
+from spotrun.runtime.transaction import Observer
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """The steps of one verb."""
+
+    host: Host
+    observer: Observer
+    records: list[PhaseRecord] = field(default_factory=list)
+    """Those that are done."""
+
+    def do(self, name: str, act: Callable[[], T], moved: Callable[[T], int] = lambda _: 0) -> T:
+        """Do one and tell of it; `moved` says how many bytes it has moved."""
+        clock = self.host.clock
+        self.observer.begin(name)
+        start = clock.monotonic()
+        done = act()
+        record = PhaseRecord(name, round(clock.monotonic() - start, 4), moved(done))
+        self.records.append(record)
+        self.observer.end(record)
+        return done
+
+
+@contextmanager
+def room(host: Host, name: str, *, images: int) -> Iterator[tuple[Path, Path]]:
+    """Yield a folder for a snapshot's files and one for what else is needed, gone at the end."""
+    unique = f"{name}-{secrets.token_hex(4)}"
+    other = scratch.place(host.paths, f"{unique}-more")
+    try:
+        yield scratch.make(host.paths, unique, images=images, memory=images), other
+    finally:
+        scratch.remove(host.paths, unique)
+        scratch.remove(host.paths, other.name)
