@@ -20,8 +20,8 @@ lint: $(READY) ## types, style and the layer rule
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 
-unit: $(READY) ## the tests that need neither root nor the lab
-	$(BIN)/python -m pytest -m "not lab"
+unit: $(READY) ## the tests that need neither root nor a server, and take seconds
+	$(BIN)/python -m pytest -m "not lab and not s3 and not registry and not slow"
 
 test: lint ## everything: lint, unit tests, and the lab (needs root)
 	$(BIN)/python -m pytest

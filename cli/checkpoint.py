@@ -5,6 +5,7 @@ import click
 from spotrun.cli.common import format_option, open_host, output, store_option
 from spotrun.cli.output import timeline
 from spotrun.cli.result import Result
+from spotrun.images.opening import Address
 from spotrun.runtime import capture
 
 
@@ -13,11 +14,16 @@ from spotrun.runtime import capture
 @click.option("-R", "--leave-running", is_flag=True, help="let the job go on afterwards")
 @store_option
 @format_option
-def command(job: str, store: str | None, *, leave_running: bool) -> Result:
+def command(job: str, store: Address | None, *, leave_running: bool) -> Result:
     """Save JOB: processes, changed files, volumes and log. It ends once it is saved."""
     state = capture.checkpoint(
         open_host(), job, leave_running=leave_running, store=store, observer=output()
     )
-    data = {"job": job, "snapshot": state.snapshot, "store": state.store, "phases": state.records}
+    data = {
+        "job": job,
+        "snapshot": state.snapshot,
+        "store": state.store.url,
+        "phases": state.records,
+    }
     output().note(f"job {job!r} is saved as {state.snapshot}")
     return Result(data, timeline(state.records))

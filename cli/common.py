@@ -2,16 +2,23 @@
 
 import os
 from collections.abc import Callable
-from typing import Any, TypeVar
+from functools import wraps
+from pathlib import Path
+from typing import Any, Final, TypeVar
 
 import click
 
 from spotrun.cli.output import Output
-from spotrun.images.errors import HostUnfit
+from spotrun.images.errors import HostUnfit, UsageError
+from spotrun.images.opening import Address
 from spotrun.runtime.host import Host, this_host
 from spotrun.runtime.settle import settle
 
 _F = TypeVar("_F", bound=Callable[..., Any])
+
+
+_KEY_FILE: Final = "SPOTRUN_KEY_FILE"
+"""Its variable, which is for those stores that --store names."""
 
 
 def format_option(function: _F) -> _F:
@@ -24,14 +31,36 @@ def format_option(function: _F) -> _F:
 
 
 def store_option(function: _F) -> _F:
-    """Add `--store`."""
-    add = click.option(
+    """Add `--store` and `--key-file`; the verb gets `store`, an Address or None."""
+    name = click.option(
         "--store",
-        metavar="DIR",
+        metavar="PLACE",
         envvar="SPOTRUN_STORE",
-        help="where the snapshots are; default: the job's own, else /var/lib/spotrun/store",
+        help="where the snapshots are: a path, s3://, gs:// or az://BUCKET/PREFIX;"
+        " default: the job's own, else /var/lib/spotrun/store",
     )
-    return add(function)
+    key = click.option(
+        "--key-file",
+        metavar="FILE",
+        envvar=_KEY_FILE,
+        help="the file with the secret of an encrypted store",
+    )
+
+    @wraps(function)
+    def addressed(*args: Any, store: str | None, key_file: str | None, **others: Any) -> Any:  # noqa: ANN401 # whatever the verb takes
+        return function(*args, store=address(store, key_file), **others)
+
+    return name(key(addressed))  # type: ignore[return-value] # click reads what wraps has copied
+
+
+def address(store: str | None, key_file: str | None) -> Address | None:
+    """Return the store that two options name; None: the job's own, with its own key."""
+    if store is None:
+        if key_file not in {None, os.environ.get(_KEY_FILE)}:
+            raise UsageError(message="--key-file needs --store: jobs know the keys of their stores")
+        return None
+    key = str(Path(key_file).absolute()) if key_file else None
+    return Address(store if "://" in store else str(Path(store).absolute()), key)
 
 
 def output() -> Output:

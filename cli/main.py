@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Sequence
 from importlib import import_module
 from itertools import pairwise
+from keyword import iskeyword
 from typing import Any, Final, NoReturn
 
 import click
@@ -22,7 +23,15 @@ VERBS: Final = {
     "checkpoint": "save a running job",
     "restore": "let a saved job go on here",
     "migrate": "move a running job to another host",
+    "push": "put a snapshot into a registry, or send what waits",
+    "pull": "take a snapshot from a registry",
+    "export": "write a snapshot as an archive for Podman or CRI-O",
+    "import": "take an archive of Podman's as a snapshot",
     "snapshots": "list the snapshots in the store",
+    "prune": "remove snapshots, and what nothing needs any more",
+    "verify": "find what is damaged or missing in the store",
+    "repair": "save what can be saved of a damaged store",
+    "key": "add, replace, remove or list the keys of a store",
     "doctor": "check whether this host is fit, and say what to do",
     "peer": "serve another host's migrate",
 }
@@ -40,7 +49,8 @@ class _Verbs(click.Group):
         """Import it."""
         if cmd_name not in VERBS:
             return None
-        found: click.Command = import_module(f"spotrun.cli.{cmd_name}").command
+        module = f"{cmd_name}_" if iskeyword(cmd_name) else cmd_name
+        found: click.Command = import_module(f"spotrun.cli.{module}").command
         return found
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

@@ -13,10 +13,12 @@ import msgspec
 from rich.console import Console
 from rich.table import Table
 
+from spotrun.cli.bar import Bar
 from spotrun.cli.result import Result
 from spotrun.images.errors import SpotrunError
 from spotrun.images.logfile import LogLine
 from spotrun.images.manifest import PhaseRecord
+from spotrun.images.meter import Progress
 from spotrun.runtime.settle import Outcome
 
 RESULT_VERSION: Final = "1"
@@ -36,6 +38,8 @@ class Output:
         if not self._out.is_terminal:
             self._out.width = _PIPE_WIDTH
         self._err = Console(stderr=True, soft_wrap=True, highlight=False)
+        self._phase = ""
+        self._bar: Bar | None = None
 
     def result(self, command: str, result: Result) -> None:
         """Print a verb's result."""
@@ -46,6 +50,8 @@ class Output:
 
     def error(self, command: str, error: SpotrunError) -> None:
         """Print one sentence, what to do, and where to read more."""
+        if self._bar:
+            self._bar.close()
         notes = getattr(error, "__notes__", [])
         if self.json:
             document: dict[str, object] = {
@@ -88,11 +94,34 @@ class Output:
 
     def begin(self, phase: str) -> None:
         """Show that a phase begins (transaction.Observer)."""
+        self._phase = phase
         if self.json:
             self._event({"event": "phase", "phase": phase, "state": "begin"})
 
+    def progress(self, progress: Progress) -> None:
+        """Show how far a phase has come: a bar where there is a terminal (transaction.Observer)."""
+        if self.json:
+            rate, left = round(progress.rate), progress.left
+            self._event(
+                {
+                    "event": "progress",
+                    "phase": self._phase,
+                    "bytes": progress.done,
+                    "total": progress.total,
+                    "moved": progress.moved,
+                    "bytes_per_second": rate,
+                    "seconds_left": None if left is None else round(left, 1),
+                }
+            )
+        elif self._err.is_terminal:
+            self._bar = self._bar or Bar(self._err, self._phase)
+            self._bar.show(progress)
+
     def end(self, record: PhaseRecord) -> None:
         """Show what a phase took (transaction.Observer)."""
+        if self._bar:
+            self._bar.close()
+            self._bar = None
         if self.json:
             done = {"seconds": record.seconds, "bytes": record.bytes}
             self._event({"event": "phase", "phase": record.name, "state": "end", **done})

@@ -34,6 +34,14 @@ def take_image(image: str) -> Result:
     return Result(None)
 
 
+@command.command("lacks")
+@format_option
+def lacks() -> Result:
+    """Say which packs this host does not have; stdin is their keys."""
+    keys = msgspec.json.decode(sys.stdin.buffer.read(), type=list[str])
+    return Result(peer.lacks(open_host(), keys))
+
+
 @command.command("take")
 @click.argument("job")
 @click.argument("snapshot")

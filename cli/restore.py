@@ -5,6 +5,7 @@ import click
 from spotrun.cli.common import format_option, open_host, output, store_option
 from spotrun.cli.output import timeline
 from spotrun.cli.result import Result
+from spotrun.images.opening import Address
 from spotrun.runtime import restore
 
 
@@ -14,7 +15,7 @@ from spotrun.runtime import restore
 @click.option("--name", help="go on under another name")
 @store_option
 @format_option
-def command(job: str, snapshot: str | None, name: str | None, store: str | None) -> Result:
+def command(job: str, snapshot: str | None, name: str | None, store: Address | None) -> Result:
     """Let JOB go on here from a snapshot."""
     state = restore.restore(
         open_host(), job, snapshot=snapshot, name=name, store=store, observer=output()

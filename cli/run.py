@@ -1,16 +1,17 @@
 """`spotrun run`: the engine's own run, and the container is a job."""
 
+import os
 from collections.abc import Sequence
 from typing import Final
 
 import click
 
-from spotrun.cli.common import open_host, output
+from spotrun.cli.common import address, open_host, output
 from spotrun.cli.result import Result
 from spotrun.images.errors import ExitCode, UsageError
 from spotrun.runtime import grammar, launcher
 
-_OWN: Final = frozenset(("--format", "--store"))
+_OWN: Final = frozenset(("--format", "--store", "--key-file"))
 
 
 class _Run(click.Command):
@@ -34,7 +35,8 @@ class _Run(click.Command):
             formatter.write_dl(
                 [
                     ("--name NAME", "name of the job, which is the container's"),
-                    ("--store DIR", "where its snapshots go; default: /var/lib/spotrun/store"),
+                    ("--store PLACE", "where its snapshots go: a path, or s3://BUCKET/PREFIX, …"),
+                    ("--key-file FILE", "the file with the secret of an encrypted store"),
                     ("--format table|json", "for people or programs; json needs --detach"),
                     ("any other", "is `podman run`'s own and passed on unchanged"),
                 ]
@@ -54,7 +56,11 @@ def command(arguments: list[str]) -> Result:
     attached = not grammar.flag(spec.options, "--detach")
     if told.json and attached:
         raise UsageError(message="--format json needs --detach: the output is the container's")
-    started = launcher.run(open_host(), spec, store=own.get("--store"), silent=told.json)
+    store = address(
+        own.get("--store", os.environ.get("SPOTRUN_STORE")),
+        own.get("--key-file", os.environ.get("SPOTRUN_KEY_FILE")),
+    )
+    started = launcher.run(open_host(), spec, store=store, silent=told.json)
     if started.exit_code == ExitCode.PREEMPTED:
         told.note(f"job {started.job!r} has left this host; its snapshot is stored")
     return Result(started, exit_code=started.exit_code)

@@ -5,15 +5,16 @@ import click
 from spotrun.cli.common import format_option, open_host, store_option
 from spotrun.cli.output import size, table
 from spotrun.cli.result import Result
+from spotrun.images.opening import Address
 
 
 @click.command("snapshots")
 @click.argument("job", required=False)
 @store_option
 @format_option
-def command(job: str | None, store: str | None) -> Result:
+def command(job: str | None, store: Address | None) -> Result:
     """List the snapshots of JOB, or of all jobs, oldest first."""
-    found = open_host().store(store).manifests(job)
+    found = open_host().store(store, make=False).manifests(job)
     shown = table("SNAPSHOT", "JOB", "KIND", "EPOCH", "HOST", "SIZE", "PARENT")
     rows = []
     for it in found:

@@ -6,8 +6,9 @@ from pathlib import Path
 from spotrun.images import imagebox
 from spotrun.images.errors import SpotrunError
 from spotrun.images.manifest import HostFacts, ImageRef, Manifest
-from spotrun.images.store import DirectoryStore
-from spotrun.runtime import doctor, facts, fitness
+from spotrun.images.opening import Address
+from spotrun.images.store import Store
+from spotrun.runtime import doctor, facts, fitness, scratch
 from spotrun.runtime.host import Host
 
 
@@ -34,6 +35,8 @@ class Demand:
     binds: tuple[str, ...]
     """Paths of the host that the container sees."""
     volumes: tuple[VolumeDemand, ...]
+    store: Address | None = None
+    """The one that both hosts use; None: each has its own."""
 
 
 def of_manifest(manifest: Manifest, name: str) -> Demand:
@@ -85,6 +88,8 @@ def refusals(host: Host, demand: Demand) -> list[str]:
     if taken:
         reasons.append(f"the name {demand.name!r} is taken by container {taken.id[:12]}")
     reasons += [f"{path} is not on this host" for path in demand.binds if not Path(path).exists()]
+    if demand.store and (closed := _closed(host, demand.store)):
+        reasons.append(closed)
     for volume in demand.volumes:
         here = host.engine.volume(volume.name)
         if here and here != volume.identity:
@@ -97,17 +102,35 @@ def has_image(host: Host, image: ImageRef) -> bool:
     return host.engine.image(image.id) is not None
 
 
-def get_image(host: Host, store: DirectoryStore, image: ImageRef) -> str | None:
+def get_image(host: Host, store: Store, image: ImageRef) -> str | None:
     """Bring the image into the engine; return why it cannot be had, or None."""
     if has_image(host, image):
         return None
     try:
-        if imagebox.has(store, image):
-            host.engine.load_image(image, imagebox.place(store, image))
-        elif image.digest:
+        if image.digest:
             host.engine.pull(image.digest)
+        else:
+            _load(host, store, image)
     except SpotrunError as error:
         return f"image {image.name} is not here and cannot be had: {error}"
     if has_image(host, image):
         return None
     return f"image {image.name} ({image.id[:12]}) is not here, and neither is it in {store}"
+
+
+def _load(host: Host, store: Store, image: ImageRef) -> None:
+    folder = scratch.place(host.paths, f"image-{image.id}")
+    try:
+        if imagebox.get(store, image, folder):
+            host.engine.load_image(image, folder)
+    finally:
+        scratch.remove(host.paths, folder.name)
+
+
+def _closed(host: Host, store: Address) -> str | None:
+    """Return why this host cannot open a store, or None."""
+    try:
+        host.store(store)
+    except SpotrunError as error:
+        return str(error)
+    return None

@@ -7,17 +7,26 @@ it running.
 
 import fcntl
 import json
+import os
+import platform
 import shutil
 import struct
 import termios
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
 from spotrun.images import imagebox, trees
-from spotrun.images.errors import CaptureFailed, JobNotFound, NotCapturable, SpotrunError
+from spotrun.images.errors import (
+    CaptureFailed,
+    JobNotFound,
+    NotCapturable,
+    SpotrunError,
+    StoreUnavailable,
+)
 from spotrun.images.manifest import (
     ImageRef,
     Kind,
@@ -26,10 +35,21 @@ from spotrun.images.manifest import (
     Tree,
     new_snapshot_id,
 )
-from spotrun.images.store import file_sizes
-from spotrun.runtime import doctor, facts, jobs, locks, preflight, transaction
+from spotrun.images.opening import Address
+from spotrun.images.recipe import Content
+from spotrun.images.store import Push, Store, file_sizes
+from spotrun.runtime import (
+    doctor,
+    facts,
+    fitness,
+    jobs,
+    locks,
+    preflight,
+    scratch,
+    transaction,
+    unsent,
+)
 from spotrun.runtime.engine import Container
-from spotrun.runtime.fitness import free_disk
 from spotrun.runtime.host import Host
 from spotrun.runtime.oci import DumpOptions
 from spotrun.runtime.transaction import Observer, Phase, Session, State, Transaction
@@ -37,7 +57,7 @@ from spotrun.runtime.transaction import Observer, Phase, Session, State, Transac
 _SHM: Final = "/dev/shm"  # noqa: S108 # a path in the container
 _DRAIN_SECONDS: Final = 2.0
 _MARGIN: Final = 64 << 20
-"""Bytes that stay free in the store beside the memory image: metadata and changed files."""
+"""Bytes that stay free beside the memory image: metadata and changed files."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -47,11 +67,9 @@ class CaptureState(State):
     container: str
     """Its id."""
     snapshot: str
-    store: str
+    store: Address
     left_running: bool
     handover: bool = False
-    keep_image: bool = True
-    """Whether the image must be had from the store when no registry has it."""
     image: ImageRef
     run: RunSpec
     epoch: int
@@ -65,10 +83,13 @@ class CaptureState(State):
     """Trees to be made of volumes, `archive` still being the host's folder."""
     pids: list[int] = field(default_factory=list)
     trees: list[Tree] = field(default_factory=list)
+    files: dict[str, int] = field(default_factory=dict)
+    content: Content | None = None
+    """Where the files are, once they are stored."""
 
 
 def checkpoint(
-    host: Host, job: str, *, leave_running: bool, store: str | None, observer: Observer
+    host: Host, job: str, *, leave_running: bool, store: Address | None, observer: Observer
 ) -> CaptureState:
     """Save a running job; unless left running it is ended once the snapshot is committed."""
     with locks.hold(host.paths.locks, job, "checkpoint", host.clock.now(), wait=False) as lock:
@@ -84,7 +105,7 @@ def failed(job: str, error: Exception) -> CaptureFailed:
     return CaptureFailed(job=job, reason=error, log=getattr(error, "log", None))
 
 
-def begin(host: Host, job: str, *, store: str | None, left_running: bool) -> CaptureState:
+def begin(host: Host, job: str, *, store: Address | None, left_running: bool) -> CaptureState:
     """Look the job up and return the state from which its phases start."""
     container, record = _running(host, job), jobs.load(host.paths, job)
     if record is None:
@@ -95,7 +116,7 @@ def begin(host: Host, job: str, *, store: str | None, left_running: bool) -> Cap
     return CaptureState(
         job=job,
         container=container.id,
-        snapshot=new_snapshot_id(host.clock.now()),
+        snapshot=new_snapshot_id(host.clock.now(), after=record.parent),
         store=store or record.store,
         left_running=left_running,
         image=replace(image, name=record.run.image),
@@ -153,32 +174,50 @@ def _preflight(session: Session, state: CaptureState) -> None:
     state.pids = host.oci.processes(state.container)
     preflight.specification(state.job, spec_of(state))
     preflight.examine(state.job, state.pids)
-    store = host.store(state.store)
-    store.prepare()
-    needed, free = memory_of(state.pids) + _MARGIN, free_disk(store.root)
-    if needed > free:
-        reason = f"its memory needs {needed >> 20} MiB, {store} has {free >> 20} MiB free"
+    needed = memory_of(state.pids) + _MARGIN
+    _room(state, needed, host.store(state.store))
+    if (free := fitness.free_disk(host.paths.scratch)) < needed:
+        reason = f"its memory needs {fitness.size(needed)}, {host.paths.scratch} has"
+        raise NotCapturable(job=state.job, reason=f"{reason} {fitness.size(free)} free")
+
+
+def _room(state: CaptureState, needed: int, store: Store) -> None:
+    free = store.backend.free()
+    if free is not None and free < needed:
+        reason = f"its memory needs {fitness.size(needed)}, {store} has {fitness.size(free)} free"
         raise NotCapturable(job=state.job, reason=reason)
 
 
 def _prepare(session: Session, state: CaptureState) -> None:
-    staged = session.host.store(state.store).stage(state.snapshot)
-    for folder in ("criu", "work", "trees"):
-        (staged / folder).mkdir()
+    """Make room for the files, and learn what the store has of the job already."""
+    needed = memory_of(state.pids) + _MARGIN
+    scratch.make(session.host.paths, state.snapshot, images=needed, memory=needed)
+    _push(session, state)
 
 
 def _discard(session: Session, state: CaptureState) -> None:
-    session.host.store(state.store).discard(state.snapshot)
+    scratch.remove(session.host.paths, state.snapshot)
+    with suppress(StoreUnavailable):  # then it lapses by itself
+        session.host.store(state.store).abandon(state.snapshot)
+
+
+def _push(session: Session, state: CaptureState) -> Push:
+    store = session.host.store(state.store)
+    return store.begin(state.snapshot, state.job, platform.node())
 
 
 def _save_image(session: Session, state: CaptureState) -> int:
-    """Keep an image that no registry has beside the snapshots, once."""
-    store = session.host.store(state.store)
-    if not state.keep_image or state.image.digest or imagebox.has(store, state.image):
+    """Keep an image that no registry has in the store, once."""
+    host, store = session.host, session.host.store(state.store)
+    push = _push(session, state)
+    if state.image.digest or push.image(state.image):
         return 0
     folder = _staged(session, state) / "image"
-    session.host.engine.save_image(state.image, folder)
-    return imagebox.put(store, state.image, folder)
+    host.engine.save_image(state.image, folder)
+    tell = session.observer.progress
+    sent = imagebox.put(store, push, state.image, folder, threads=_share(host), tell=tell)
+    shutil.rmtree(folder)
+    return sent
 
 
 def _freeze(session: Session, state: CaptureState) -> None:
@@ -272,11 +311,29 @@ def _thaw_again(session: Session, state: CaptureState) -> None:
     session.host.gpu.resume(state.pids)
 
 
-def _publish(session: Session, state: CaptureState) -> int:
-    """Commit the snapshot: from here on the job is safe."""
-    host = session.host
+def _store(session: Session, state: CaptureState) -> int:
+    """Send the files, of which nobody sees anything yet."""
     staged = _staged(session, state)
-    manifest = Manifest(
+    state.files = file_sizes(staged)
+    threads = _share(session.host) if state.left_running else None
+    try:
+        push = _push(session, state)
+        state.content = push.store(
+            staged, state.files, threads=threads, tell=session.observer.progress
+        )
+    except StoreUnavailable as error:
+        unsent.keep(session.host, staged, _manifest(session, state), state.store, error)
+    return push.moved
+
+
+def _share(host: Host) -> int:
+    """Return how many threads may work while the job does."""
+    return host.threads or max(1, (os.cpu_count() or 1) // 2)
+
+
+def _manifest(session: Session, state: CaptureState) -> Manifest:
+    host = session.host
+    return Manifest(
         snapshot=state.snapshot,
         job=state.job,
         created=host.clock.now().isoformat(timespec="milliseconds"),
@@ -289,20 +346,33 @@ def _publish(session: Session, state: CaptureState) -> int:
         oci_spec=spec_of(state),
         trees=tuple(state.trees),
         log="log" if state.log else None,
-        files=file_sizes(staged),
+        files=state.files,
+        content=state.content or Content((), ()),
         phases=tuple(state.records),
         left_running=state.left_running,
         handover=state.handover,
     )
-    host.store(state.store).publish(staged, manifest)
-    record = jobs.load(host.paths, state.job)
-    if record:
-        jobs.save(host.paths, replace(record, parent=state.snapshot, store=state.store))
+
+
+def _publish(session: Session, state: CaptureState) -> int:
+    """Commit the snapshot: from here on the job is safe."""
+    manifest = _manifest(session, state)
+    _push(session, state).publish(manifest)
+    record = jobs.load(session.host.paths, state.job)
+    if record and not state.handover:
+        saved = replace(record, parent=state.snapshot, store=state.store)
+        jobs.save(session.host.paths, saved)
     return manifest.bytes
 
 
 def _published(session: Session, state: CaptureState) -> bool:
     return session.host.store(state.store).has(state.job, state.snapshot)
+
+
+def _tidy_up(session: Session, state: CaptureState) -> None:
+    scratch.remove(session.host.paths, state.snapshot)
+    with suppress(StoreUnavailable):  # then the hold lapses by itself
+        session.host.store(state.store).end(state.snapshot)
 
 
 def _end(session: Session, state: CaptureState) -> None:
@@ -317,7 +387,7 @@ def _end(session: Session, state: CaptureState) -> None:
 
 
 def _staged(session: Session, state: CaptureState) -> Path:
-    return session.host.store(state.store).staging / state.snapshot
+    return scratch.place(session.host.paths, state.snapshot)
 
 
 def _pss(pid: int) -> int:
@@ -333,8 +403,8 @@ def _pss(pid: int) -> int:
 PREPARE: Final[list[Phase[CaptureState]]] = [
     Phase("preflight", _preflight),
     Phase("prepare", _prepare, _discard),
-    Phase("save image", _save_image),
 ]
+SAVE_IMAGE: Final = Phase("save image", _save_image)
 FREEZE_AND_COPY: Final[list[Phase[CaptureState]]] = [
     Phase("suspend GPU", _suspend_gpu, _resume_gpu),
     Phase("freeze", _freeze, _thaw),
@@ -342,20 +412,22 @@ FREEZE_AND_COPY: Final[list[Phase[CaptureState]]] = [
     Phase("copy changed files", _copy_files),
 ]
 THAW: Final = Phase("thaw", _thaw_again, _thaw)
+STORE: Final = Phase("store", _store)
 PUBLISH: Final = Phase("publish", _publish)
 END: Final = Phase("end", _end)
+TIDY_UP: Final = Phase("tidy up", _tidy_up)
 
 LEAVE_RUNNING: Final[Transaction[CaptureState]] = Transaction(
     verb="checkpoint --leave-running",
     state=CaptureState,
-    phases=[*PREPARE, *FREEZE_AND_COPY, THAW, PUBLISH],
+    phases=[*PREPARE, SAVE_IMAGE, *FREEZE_AND_COPY, THAW, STORE, PUBLISH, TIDY_UP],
     commit="publish",
     committed=_published,
 )
 STOP: Final[Transaction[CaptureState]] = Transaction(
     verb="checkpoint",
     state=CaptureState,
-    phases=[*PREPARE, *FREEZE_AND_COPY, PUBLISH, END],
+    phases=[*PREPARE, SAVE_IMAGE, *FREEZE_AND_COPY, STORE, PUBLISH, END, TIDY_UP],
     commit="publish",
     committed=_published,
 )

@@ -1,10 +1,13 @@
 """This host with everything that spotrun uses of it, each behind its seam."""
 
+import os
 from dataclasses import dataclass
-from pathlib import Path
 
+from spotrun.images.cache import PackCache
+from spotrun.images.errors import UsageError
+from spotrun.images.opening import Address, open_store
 from spotrun.images.process import Runner, SystemRunner
-from spotrun.images.store import DirectoryStore
+from spotrun.images.store import Store
 from spotrun.runtime.clock import Clock, SystemClock
 from spotrun.runtime.engine import Engine
 from spotrun.runtime.gpu import GpuDriver, NoGpu
@@ -24,10 +27,22 @@ class Host:
     engine: Engine
     oci: OciRuntime
     gpu: GpuDriver
+    threads: int | None = None
+    """How many may store a snapshot while the job goes on; None: half as many as processors."""
 
-    def store(self, place: str | None = None) -> DirectoryStore:
-        """Return the store at a path, by default this host's own."""
-        return DirectoryStore(Path(place) if place else self.paths.store)
+    def store(self, address: Address | None = None, *, make: bool = True) -> Store:
+        """Return a store, by default this host's own, which is made if need be."""
+        if address is None or address == self.own_store:
+            return open_store(self.own_store, make=True)
+        store = open_store(address, make=make)
+        if address.shared and store.packs is store.backend:
+            store.packs = PackCache(store.backend, self.paths.cache)
+        return store
+
+    @property
+    def own_store(self) -> Address:
+        """The store that a job has when its user names none."""
+        return Address(str(self.paths.store))
 
 
 def this_host() -> Host:
@@ -40,4 +55,13 @@ def this_host() -> Host:
         engine=Podman(runner, paths),
         oci=Runc(runner),
         gpu=NoGpu(),
+        threads=_threads(os.environ.get("SPOTRUN_THREADS")),
     )
+
+
+def _threads(given: str | None) -> int | None:
+    if given is None:
+        return None
+    if not given.isdecimal() or not int(given):
+        raise UsageError(message=f"SPOTRUN_THREADS is {given!r}, not a number of threads")
+    return int(given)

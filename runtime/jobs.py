@@ -8,6 +8,7 @@ import msgspec
 from spotrun.images.durable import write_atomic
 from spotrun.images.errors import UsageError
 from spotrun.images.manifest import JOB_NAME, RunSpec
+from spotrun.images.opening import Address
 from spotrun.runtime.paths import Paths
 
 
@@ -25,8 +26,8 @@ class Job:
 
     name: str
     run: RunSpec
-    store: str
-    """Path of the store its snapshots go to."""
+    store: Address
+    """Where its snapshots go."""
     place: Place = Place.HERE
     epoch: int = 0
     """Grows by one with every restore."""

@@ -9,6 +9,7 @@ from typing import Final
 
 from spotrun.images.errors import ExitCode, UsageError
 from spotrun.images.manifest import RunSpec
+from spotrun.images.opening import Address
 from spotrun.runtime import grammar, jobs
 from spotrun.runtime.engine import CRIU_ANNOTATION, JOB_LABEL
 from spotrun.runtime.host import Host
@@ -52,13 +53,13 @@ class Started:
     exit_code: int
 
 
-def run(host: Host, spec: RunSpec, *, store: str | None, silent: bool = False) -> Started:
+def run(host: Host, spec: RunSpec, *, store: Address | None, silent: bool = False) -> Started:
     """Start a job with the engine's own `run`; the exit code is 85 if it was moved away."""
     given = grammar.value(spec.options, "--name")
     name = jobs.check_name(given or f"job-{secrets.token_hex(4)}")
     _refuse_stored(host, name)
     install(host.paths)
-    jobs.save(host.paths, jobs.Job(name=name, run=spec, store=str(host.store(store).root)))
+    jobs.save(host.paths, jobs.Job(name=name, run=spec, store=store or host.own_store))
     own = [f"--label={JOB_LABEL}={name}", *log_options(spec.options)]
     own += [f"--annotation={CRIU_ANNOTATION}={host.paths.criu_config(name)}"]
     named = [] if given else [f"--name={name}"]

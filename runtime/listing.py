@@ -2,6 +2,8 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from spotrun.images.errors import JobNotFound
 from spotrun.images.logfile import LogLine, parse
@@ -54,11 +56,13 @@ def logs(host: Host, job: str, *, follow: bool) -> Iterator[LogLine]:
         return
     if record is None or record.place is not jobs.Place.STORED:
         raise JobNotFound(job=job)
-    store = host.store(record.store)
+    store = host.store(record.store, make=False)
     manifest = store.find(job, record.parent)
     if manifest.log:
-        with (store.fetch(manifest) / manifest.log).open("rb") as file:
-            yield from parse(file)
+        with TemporaryDirectory(dir=host.paths.scratch) as folder:
+            store.fetch(manifest, Path(folder), only=[manifest.log])
+            with Path(folder, manifest.log).open("rb") as file:
+                yield from parse(file)
 
 
 def _status(record: jobs.Job, container: Container | None) -> str | None:

@@ -4,6 +4,7 @@ The source stays frozen until the job runs on the target and is ended only then;
 fails before, it goes on as if nothing had been.
 """
 
+import shutil
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Final
@@ -16,10 +17,13 @@ from spotrun.images.errors import (
     RestoreFailed,
     TargetUnreachable,
 )
-from spotrun.images.manifest import PhaseRecord
-from spotrun.runtime import admission, capture, facts, jobs, locks, transaction
+from spotrun.images.manifest import PhaseRecord, encode
+from spotrun.images.pack import key_of
+from spotrun.images.store import Store
+from spotrun.runtime import admission, capture, facts, jobs, locks, scratch, transaction
 from spotrun.runtime.capture import CaptureState
 from spotrun.runtime.host import Host
+from spotrun.runtime.peer import MANIFEST
 from spotrun.runtime.remote import Answer, Remote
 from spotrun.runtime.transaction import Observer, Phase, Session, Transaction
 
@@ -29,6 +33,8 @@ class MigrateState(CaptureState):
     """What the phases of a migration know."""
 
     target: str
+    send_image: bool = False
+    """Whether the target can have the image from here only."""
     layers: list[str] = field(default_factory=list)
     """Digests of layers that the target has."""
     confirmed: bool = False
@@ -42,6 +48,8 @@ def migrate(host: Host, job: str, *, target: str, observer: Observer) -> Migrate
     Remote(host.runner, target)
     with locks.hold(host.paths.locks, job, "migrate", host.clock.now(), wait=False) as lock:
         begun = capture.begin(host, job, store=None, left_running=False)
+        if not begun.store.shared:
+            begun.store = host.own_store  # what is sent must be readable with no key there
         fields = {name: getattr(begun, name) for name in CaptureState.__dataclass_fields__}
         state = MigrateState(**{**fields, "handover": True}, target=target)
         with transaction.failing_as(lambda error: capture.failed(job, error)):
@@ -72,6 +80,7 @@ def _check_target(session: Session, state: MigrateState) -> None:
         disk=memory,
         binds=admission.user_binds(state.run.options),
         volumes=tuple(volumes),
+        store=state.store if state.store.shared else None,
     )
     answer = _remote(session, state).call("peer", "admit", stdin=msgspec.json.encode(demand))
     if answer.status != "success":
@@ -79,31 +88,40 @@ def _check_target(session: Session, state: MigrateState) -> None:
     if answer.data["refusals"]:
         reason = "; ".join(answer.data["refusals"])
         raise NotRestorable(snapshot=f"of {state.job}", where=state.target, reason=reason)
-    state.keep_image, state.layers = not answer.data["has_image"], answer.data["layers"]
+    state.send_image = not answer.data["has_image"] and not state.image.digest
+    state.layers = answer.data["layers"]
 
 
 def _send_image(session: Session, state: MigrateState) -> int:
     """Send what the target lacks of an image that no registry has."""
-    if not state.keep_image or state.image.digest:
+    if not state.send_image:
         return 0
-    store = session.host.store(state.store)
-    names = imagebox.files(store, state.image, without=frozenset(state.layers))
-    folder = imagebox.place(store, state.image)
-    pack = ["tar", "--create", "--dereference", f"--directory={folder}", *names]
+    folder = scratch.place(session.host.paths, state.snapshot) / "image"
+    session.host.engine.save_image(state.image, folder)
+    names = imagebox.names(folder, without=frozenset(state.layers))
+    pack = ["tar", "--create", f"--directory={folder}", *names]
     image = msgspec.json.encode(state.image).decode()
     _expect(state, _remote(session, state).send(pack, "peer", "take-image", image))
-    return sum((folder / name).stat().st_size for name in names)
+    sent = sum((folder / name).stat().st_size for name in names)
+    shutil.rmtree(folder)
+    return sent
 
 
 def _send(session: Session, state: MigrateState) -> int:
-    """Send the snapshot, which the target commits to its own store."""
-    store = session.host.store(state.store)
-    manifest = store.load(state.job, state.snapshot)
-    folder = store.fetch(manifest)
-    pack = ["tar", "--create", "--sparse", f"--directory={folder}", "."]
-    answer = _remote(session, state).send(pack, "peer", "take", state.job, state.snapshot)
+    """Send the packs that the target lacks and the manifest, unless both have the same store."""
+    if state.store.shared:
+        return 0
+    host, remote = session.host, _remote(session, state)
+    manifest = host.store(state.store).load(state.job, state.snapshot)
+    packs = {key_of(pack.id): pack.size for pack in manifest.content.packs}
+    answer = remote.call("peer", "lacks", stdin=msgspec.json.encode(list(packs)))
     _expect(state, answer)
-    return manifest.bytes
+    folder = scratch.place(host.paths, state.snapshot)
+    (folder / MANIFEST).write_bytes(encode(manifest))
+    members = [f"--directory={folder}", MANIFEST, f"--directory={state.store.url}", *answer.data]
+    pack = ["tar", "--create", "--format=posix", *members]
+    _expect(state, remote.send(pack, "peer", "take", state.job, state.snapshot))
+    return sum(packs[key] for key in answer.data)
 
 
 def _call_back(session: Session, state: MigrateState) -> None:
@@ -114,11 +132,19 @@ def _call_back(session: Session, state: MigrateState) -> None:
 
 def _restore_there(session: Session, state: MigrateState) -> None:
     remote = _remote(session, state)
-    answer = remote.call("restore", state.job, "--snapshot", state.snapshot)
+    answer = remote.call("restore", state.job, "--snapshot", state.snapshot, *_place(state))
     if answer.status != "success":
         raise RestoreFailed(snapshot=state.snapshot, reason=f"{state.target}: {answer.reason}")
     state.there = msgspec.convert(answer.data["phases"], list[PhaseRecord])
     state.confirmed = True
+
+
+def _place(state: MigrateState) -> list[str]:
+    """Return the options that name a store that both hosts see, with its key at the same path."""
+    if not state.store.shared:
+        return []
+    key = [f"--key-file={state.store.key_file}"] if state.store.key_file else []
+    return [f"--store={state.store.url}", *key]
 
 
 def _runs_there(session: Session, state: MigrateState) -> bool:
@@ -140,13 +166,16 @@ def _give_up(session: Session, state: MigrateState) -> None:
     record = jobs.load(host.paths, state.job)
     if record:
         place = jobs.Place.MOVED if state.confirmed else jobs.Place.STORED
-        jobs.save(host.paths, replace(record, place=place, target=state.target))
+        given = replace(record, place=place, target=state.target)
+        jobs.save(host.paths, replace(given, parent=state.snapshot, store=state.store))
     host.engine.remove(state.container)
     if state.confirmed:
-        store = host.store(state.store)
-        for left in store.manifests(state.job):
-            if left.handover:
-                store.remove(state.job, left.snapshot)
+        _forget_handovers(host.store(state.store), state.job)
+
+
+def _forget_handovers(store: Store, job: str) -> None:
+    left = [it.snapshot for it in store.manifests(job) if it.handover]
+    store.remove(job, *left)
 
 
 def _unpublish(session: Session, state: MigrateState) -> None:
@@ -166,10 +195,12 @@ MIGRATE: Final[Transaction[MigrateState]] = Transaction(
         *capture.PREPARE,
         Phase("send image", _send_image),
         *capture.FREEZE_AND_COPY,
+        capture.STORE,
         Phase("publish", capture.PUBLISH.do, _unpublish),
         Phase("send", _send, _call_back),
         Phase("restore there", _restore_there),
         Phase("give up here", _give_up),
+        capture.TIDY_UP,
     ],
     commit="restore there",
     committed=_runs_there,

@@ -8,30 +8,48 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class Paths:
-    """The state (survives a reboot) and run (does not) folders, and what lies in them."""
+    """The state folder, which survives a reboot, those of run and memory, and what lies in them."""
 
     state: Path = Path("/var/lib/spotrun")
     run: Path = Path("/run/spotrun")
+    memory: Path = Path("/dev/shm/spotrun")  # noqa: S108 # of root alone, as all three are
 
     @classmethod
     def of(cls, environment: Mapping[str, str] = os.environ) -> "Paths":
-        """Take both folders from SPOTRUN_STATE and SPOTRUN_RUN where they are set."""
+        """Take the folders from SPOTRUN_STATE, SPOTRUN_RUN and SPOTRUN_MEMORY where set."""
         default = cls()
         return cls(
             state=Path(environment.get("SPOTRUN_STATE", default.state)),
             run=Path(environment.get("SPOTRUN_RUN", default.run)),
+            memory=Path(environment.get("SPOTRUN_MEMORY", default.memory)),
         )
 
     def prepare(self) -> None:
         """Make all folders; memory images hold secrets, so only their owner may look."""
-        for folder in (self.state, self.run, self.jobs, self.journal, self.locks, self.plans,
-                       self.criu, self.restored):  # fmt: skip
+        inner = (self.jobs, self.journal, self.scratch, self.unsent, self.criu, self.locks,
+                 self.plans, self.restored)  # fmt: skip
+        for folder in (self.state, self.run, self.memory, *inner):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
 
     @property
     def store(self) -> Path:
         """The default store."""
         return self.state / "store"
+
+    @property
+    def scratch(self) -> Path:
+        """Files of snapshots that are being made or used."""
+        return self.state / "scratch"
+
+    @property
+    def cache(self) -> Path:
+        """Packs of stores that other hosts use too."""
+        return self.state / "cache"
+
+    @property
+    def unsent(self) -> Path:
+        """Records of snapshots that their store could not take."""
+        return self.state / "unsent"
 
     @property
     def jobs(self) -> Path:

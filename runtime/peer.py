@@ -1,14 +1,19 @@
 """What a host does for another one that migrates a job to it."""
 
+import platform
+import tarfile
 from dataclasses import dataclass
-from typing import BinaryIO
+from typing import BinaryIO, Final
 
+from spotrun.images.backends.base import is_key
 from spotrun.images.errors import SnapshotDamaged
-from spotrun.images.manifest import ImageRef, decode
+from spotrun.images.manifest import ImageRef, Manifest, decode
 from spotrun.images.process import checked
-from spotrun.images.store import MANIFEST, check_files
-from spotrun.runtime import admission, jobs, locks
+from spotrun.runtime import admission, jobs, locks, scratch
 from spotrun.runtime.host import Host
+
+MANIFEST: Final = "manifest.json"
+"""Name of the manifest in the stream that `take` reads."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,33 +44,51 @@ def admit(host: Host, demand: admission.Demand) -> Admission:
 
 def take_image(host: Host, image: ImageRef, stream: BinaryIO) -> None:
     """Load an image whose files come as a tar stream, without the layers that are here."""
-    store = host.store()
-    folder = store.stage(f"image-{image.id}")
+    folder = scratch.make(host.paths, f"image-{image.id}", images=0, memory=0) / "image"
+    folder.mkdir()
     try:
         argv = ["tar", "--extract", f"--directory={folder}"]
         checked(host.runner.run(argv, stdin=stream), argv)
         host.engine.load_image(image, folder)
     finally:
-        store.discard(folder.name)
+        scratch.remove(host.paths, f"image-{image.id}")
+
+
+def lacks(host: Host, keys: list[str]) -> list[str]:
+    """Return those of these packs that this host's store does not have."""
+    have = {entry.key for entry in host.store().backend.list("packs/")}
+    return [key for key in keys if key not in have]
 
 
 def take(host: Host, job: str, snapshot: str, stream: BinaryIO) -> None:
-    """Commit a snapshot that comes as a tar stream to this host's store."""
+    """Commit a snapshot whose manifest and packs come as a tar stream to this host's store."""
     store = host.store()
-    folder = store.stage(snapshot)
+    push = store.begin(snapshot, jobs.check_name(job), platform.node())
+    manifest = None
+    with tarfile.open(fileobj=stream, mode="r|") as members:
+        for member in members:
+            data = members.extractfile(member)
+            if data is None or not is_key(member.name):
+                raise SnapshotDamaged(snapshot=snapshot, reason=f"it came with a {member.name!r}")
+            if member.name == MANIFEST:
+                manifest = _manifest(job, snapshot, data.read())
+            else:
+                store.backend.put(member.name, data.read())
+    if manifest is None:
+        raise SnapshotDamaged(snapshot=snapshot, reason="it came without a manifest")
+    store.check(manifest)
+    push.publish(manifest)
+    push.end()
+
+
+def _manifest(job: str, snapshot: str, raw: bytes) -> Manifest:
     try:
-        argv = ["tar", "--extract", "--same-permissions", f"--directory={folder}"]
-        checked(host.runner.run(argv, stdin=stream), argv)
-        try:
-            manifest = decode((folder / MANIFEST).read_bytes())
-        except (OSError, ValueError) as error:
-            raise SnapshotDamaged(snapshot=snapshot, reason=f"{MANIFEST}: {error}") from error
-        if (manifest.job, manifest.snapshot) != (job, snapshot):
-            raise SnapshotDamaged(snapshot=snapshot, reason=f"it is one of {manifest.job}")
-        check_files(folder, manifest)
-        store.publish(folder, manifest)
-    finally:
-        store.discard(folder.name)
+        manifest = decode(raw)
+    except ValueError as error:
+        raise SnapshotDamaged(snapshot=snapshot, reason=f"its manifest: {error}") from error
+    if (manifest.job, manifest.snapshot) != (job, snapshot):
+        raise SnapshotDamaged(snapshot=snapshot, reason=f"it is one of {manifest.job}")
+    return manifest
 
 
 def settle(host: Host, job: str, snapshot: str) -> Settled:

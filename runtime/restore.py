@@ -4,8 +4,11 @@ The container is made by the engine like any other; the shim, which the engine c
 runtime, restores the processes in place of starting new ones.
 """
 
+import platform
 import shutil
 import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -17,9 +20,20 @@ from spotrun.images.errors import (
     NotRestorable,
     RestoreFailed,
     SpotrunError,
+    StoreUnavailable,
 )
 from spotrun.images.manifest import Manifest, Tree
-from spotrun.runtime import admission, criu, grammar, jobs, launcher, locks, transaction
+from spotrun.images.opening import Address
+from spotrun.runtime import (
+    admission,
+    criu,
+    grammar,
+    jobs,
+    launcher,
+    locks,
+    scratch,
+    transaction,
+)
 from spotrun.runtime.engine import (
     CRIU_ANNOTATION,
     JOB_LABEL,
@@ -38,14 +52,18 @@ _PROBE_SECONDS: Final = 0.2
 class RestoreState(State):
     """What the phases of a restore know."""
 
-    saved_as: str
-    """The job's name in the snapshot; `job` is the one it goes on under."""
-    snapshot: str
-    store: str
+    manifest: Manifest
+    """Of the snapshot; its job may have another name than `job`, the one it goes on under."""
+    store: Address
     attempt: str
     """Unique to this restore: label of the container it makes."""
     container: str | None = None
     new_volumes: list[str] = field(default_factory=list)
+
+    @property
+    def snapshot(self) -> str:
+        """Its id."""
+        return self.manifest.snapshot
 
 
 def restore(
@@ -54,23 +72,22 @@ def restore(
     *,
     snapshot: str | None,
     name: str | None,
-    store: str | None,
+    store: Address | None,
     observer: Observer,
 ) -> RestoreState:
     """Let a stored job go on here, under its own or another name."""
     name = jobs.check_name(name or job)
     with locks.hold(host.paths.locks, name, "restore", host.clock.now(), wait=False) as lock:
         record = jobs.load(host.paths, job)
-        place = host.store(store or (record.store if record else None))
-        manifest = place.find(jobs.check_name(job), snapshot)
+        address = store or (record.store if record else host.own_store)
+        manifest = host.store(address, make=False).find(jobs.check_name(job), snapshot)
         taken = host.engine.find(name)
         if taken:
             raise NameTaken(name=name, where="this host", container=taken.id[:12])
         state = RestoreState(
             job=name,
-            saved_as=job,
-            snapshot=manifest.snapshot,
-            store=str(place.root),
+            manifest=manifest,
+            store=address,
             attempt=f"{manifest.snapshot}-{host.clock.now().timestamp():.6f}",
         )
         with transaction.failing_as(lambda error: _failed(state, error)):
@@ -83,23 +100,13 @@ def _failed(state: RestoreState, error: Exception) -> RestoreFailed:
     return RestoreFailed(snapshot=state.snapshot, reason=error, log=log)
 
 
-def _manifest(session: Session, state: RestoreState) -> Manifest:
-    return session.host.store(state.store).load(state.saved_as, state.snapshot)
-
-
 def _folder(session: Session, state: RestoreState) -> Path:
-    return session.host.store(state.store).fetch(_manifest(session, state))
-
-
-def _fetch(session: Session, state: RestoreState) -> int:
-    """Prove that every file of the snapshot is here."""
-    _folder(session, state)
-    return _manifest(session, state).bytes
+    return scratch.place(session.host.paths, state.attempt)
 
 
 def _check(session: Session, state: RestoreState) -> None:
     """Refuse what does not fit, before anything is made."""
-    manifest, engine = _manifest(session, state), session.host.engine
+    manifest, engine = state.manifest, session.host.engine
     volumes = [tree.volume for tree in manifest.trees if tree.volume]
     state.new_volumes = [name for name in volumes if engine.volume(name) is None]
     reasons = admission.refusals(session.host, admission.of_manifest(manifest, state.job))
@@ -109,14 +116,38 @@ def _check(session: Session, state: RestoreState) -> None:
 
 def _get_image(session: Session, state: RestoreState) -> None:
     store = session.host.store(state.store)
-    missing = admission.get_image(session.host, store, _manifest(session, state).image)
+    missing = admission.get_image(session.host, store, state.manifest.image)
     if missing:
         raise NotRestorable(snapshot=state.snapshot, where="this host", reason=missing)
 
 
+def _fetch(session: Session, state: RestoreState) -> int:
+    """Bring the files here; those of the root file system go to their place meanwhile."""
+    host, store, manifest = session.host, session.host.store(state.store), state.manifest
+    images = manifest.memory_bytes
+    folder = scratch.make(host.paths, state.attempt, images=images, memory=2 * images)
+    store.read(state.attempt, state.job, platform.node())
+    memory = [path for path in manifest.files if path.startswith("criu/")]
+    others = manifest.files.keys() - memory
+    tell = session.observer.progress
+    with ThreadPoolExecutor(1) as beside:
+        moved = store.fetch(manifest, folder, only=others, tell=tell)
+        placing = beside.submit(_place_files, session, state)
+        moved += store.fetch(manifest, folder, only=memory, tell=tell)
+        placing.result()
+    store.end(state.attempt)
+    return moved
+
+
+def _discard(session: Session, state: RestoreState) -> None:
+    scratch.remove(session.host.paths, state.attempt)
+    with suppress(StoreUnavailable):  # then the hold lapses by itself
+        session.host.store(state.store).end(state.attempt)
+
+
 def _create(session: Session, state: RestoreState) -> None:
     """Make the container with the options it was first run with."""
-    host, manifest = session.host, _manifest(session, state)
+    host, manifest = session.host, state.manifest
     launcher.install(host.paths)
     annotations = {
         RESTORE_ANNOTATION: str(_plan(session, state)),
@@ -153,25 +184,21 @@ def _remove(session: Session, state: RestoreState) -> None:
         (host.paths.restored / state.container).unlink(missing_ok=True)
 
 
-def _place_files(session: Session, state: RestoreState) -> int:
+def _place_files(session: Session, state: RestoreState) -> None:
     """Write the changed files and the log so far, while nothing has them open."""
-    host, folder, manifest = session.host, _folder(session, state), _manifest(session, state)
+    host, folder, manifest = session.host, _folder(session, state), state.manifest
     container = _container(host, state)
-    moved = 0
     for tree in manifest.trees:
         if tree.kind == "rootfs":
             trees.unpack(host.runner, folder / tree.archive, container.upper)
-            moved += manifest.files[tree.archive]
     if manifest.log and container.log:
         container.log.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(folder / manifest.log, container.log)
-        moved += manifest.files[manifest.log]
-    return moved
 
 
 def _start(session: Session, state: RestoreState) -> int:
     """Let the engine start it, which the shim turns into a restore of the processes."""
-    host, folder, manifest = session.host, _folder(session, state), _manifest(session, state)
+    host, folder, manifest = session.host, _folder(session, state), state.manifest
     work = host.paths.run / "work" / state.job
     shutil.rmtree(work, ignore_errors=True)
     work.mkdir(parents=True)
@@ -221,7 +248,7 @@ def _probe(session: Session, state: RestoreState) -> None:
 
 def _take_over(session: Session, state: RestoreState) -> None:
     """From here on this host has the job."""
-    manifest = _manifest(session, state)
+    manifest = state.manifest
     record = jobs.Job(
         name=state.job,
         run=manifest.run,
@@ -253,15 +280,15 @@ RESTORE: Final[Transaction[RestoreState]] = Transaction(
     verb="restore",
     state=RestoreState,
     phases=[
-        Phase("fetch", _fetch),
         Phase("check", _check),
         Phase("get image", _get_image),
         Phase("create", _create, _remove),
-        Phase("place files", _place_files),
+        Phase("fetch", _fetch, _discard),
         Phase("start", _start),
         Phase("resume GPU", _resume_gpu),
         Phase("probe", _probe),
         Phase("take over", _take_over),
+        Phase("tidy up", _discard),
     ],
     commit="take over",
     committed=_taken_over,

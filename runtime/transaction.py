@@ -16,6 +16,7 @@ import msgspec
 from spotrun.images.durable import sync_directory, write_atomic
 from spotrun.images.errors import Failed, Refused, SpotrunError, Unfinished
 from spotrun.images.manifest import PhaseRecord
+from spotrun.images.meter import Progress
 from spotrun.runtime.host import Host
 from spotrun.runtime.locks import JobLock
 
@@ -38,6 +39,10 @@ class Observer(Protocol):
 
     def begin(self, phase: str) -> None:
         """Take note that a phase begins."""
+        ...
+
+    def progress(self, progress: Progress) -> None:
+        """Take note how far the phase has come; from any thread."""
         ...
 
     def end(self, record: PhaseRecord) -> None:

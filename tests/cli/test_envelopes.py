@@ -44,7 +44,7 @@ def places(fake: FakeHost) -> None:
         {"name": "stored", "place": jobs.Place.STORED, "epoch": 1, "parent": second.snapshot},
         {"name": "gone", "place": moved, "target": "ssh://root@b", "parent": first.snapshot},
     ):
-        fields: dict[str, Any] = {"run": manifest().run, "store": str(store.root), **changes}
+        fields: dict[str, Any] = {"run": manifest().run, "store": fake.host.own_store, **changes}
         jobs.save(fake.host.paths, jobs.Job(**fields))
 
 

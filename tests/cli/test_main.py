@@ -38,6 +38,10 @@ _NEEDS_ROOT = (
     "restore job",
     "migrate job --to ssh://b",
     "snapshots",
+    "prune",
+    "verify",
+    "repair",
+    "key list",
     "run busybox",
     "peer settle job x",
 )
@@ -187,7 +191,9 @@ def test_run_of_a_job_that_was_moved_away_ends_with_85(
 
     def taken_away(*_: object, **__: object) -> int:
         place = jobs.Place.STORED
-        jobs.save(fake.host.paths, jobs.Job("job", manifest().run, "/store", place=place))
+        jobs.save(
+            fake.host.paths, jobs.Job("job", manifest().run, fake.host.own_store, place=place)
+        )
         return 137
 
     monkeypatch.setattr(fake.engine.__class__, "run", taken_away)

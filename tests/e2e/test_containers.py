@@ -10,23 +10,21 @@ pytestmark = pytest.mark.lab
 
 _COUNT = "i=0; while :; do echo $i; i=$((i+1)); sleep 0.2; done"
 _KINDS: dict[str, tuple[tuple[str, ...], str]] = {
-    "init": (("--init",), ""),
-    "restart": (("--restart=always",), ""),
-    "rm": (("--rm",), ""),
-    "read-only": (("--read-only", "--tmpfs=/t:size=8m"), "echo kept > /t/x;"),
-    "no-network": (("--network=none",), ""),
+    "init-rm": (("--init", "--rm"), ""),
+    "restart-health": (("--restart=always", "--health-cmd=true", "--health-interval=1s"), ""),
+    "read-only": (("--read-only", "--tmpfs=/t:size=8m", "--network=none"), "echo kept > /t/x;"),
     "published-port": (("--publish=8080:80",), "(while :; do nc -l -p 80; done) &"),
-    "fewer-rights": (("--cap-drop=ALL", "--security-opt=no-new-privileges"), ""),
+    "odd.rights_1": (("--cap-drop=ALL", "--security-opt=no-new-privileges"), ""),
     "privileged": (("--privileged",), ""),
-    "healthcheck": (("--health-cmd=true", "--health-interval=1s"), ""),
     "volumes": (("-v", "named:/named", "-v", "/unnamed"), "echo kept | tee /named/x /unnamed/x;"),
-    "deleted-file": ((), "exec 5> /made; rm /made;"),
-    "deleted-folder": ((), "mkdir /made; cd /made; rmdir /made;"),
-    "stopped-process": ((), "sleep 1000 & kill -STOP $!;"),
-    "zombie": ((), "sh -c 'sleep 0.1 & exec sleep 1000' &"),
-    "many-processes": ((), "for _ in $(seq 100); do sleep 1000 & done;"),
-    "unix-socket": ((), "nc -lk local:/made &"),
-    "odd.name_1": ((), ""),
+    "deleted": ((), "exec 5> /made; rm /made; mkdir /gone; cd /gone; rmdir /gone;"),
+    "processes": (
+        (),
+        (
+            "sleep 1000 & kill -STOP $!; sh -c 'sleep 0.1 & exec sleep 1000' & nc -lk local:/made &"
+            " for _ in $(seq 100); do sleep 1000 & done;"
+        ),
+    ),
 }
 
 

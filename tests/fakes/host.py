@@ -42,7 +42,7 @@ def fake_host(
 
     `programs` are those of its containers.
     """
-    paths = Paths(state=folder / "state", run=folder / "run")
+    paths = Paths(state=folder / "state", run=folder / "run", memory=folder / "memory")
     paths.prepare()
     oci, runner = FakeOci(), ScriptedRunner(FIT if script is None else script)
     engine = FakeEngine(folder / "engine", oci, programs)

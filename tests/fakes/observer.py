@@ -1,6 +1,7 @@
 """An observer that remembers what it was told."""
 
 from spotrun.images.manifest import PhaseRecord
+from spotrun.images.meter import Progress
 
 
 class Listener:
@@ -14,6 +15,9 @@ class Listener:
     def begin(self, phase: str) -> None:
         """Take note that a phase begins."""
         self.begun.append(phase)
+
+    def progress(self, progress: Progress) -> None:
+        """Forget it."""
 
     def end(self, record: PhaseRecord) -> None:
         """Take note that a phase is done."""

@@ -11,6 +11,7 @@ import pytest
 from spotrun.images import imagebox
 from spotrun.images.errors import HostUnfit
 from spotrun.images.manifest import HostFacts, ImageRef, Tree
+from spotrun.images.opening import Address
 from spotrun.images.process import Completed
 from spotrun.runtime import admission, facts
 from spotrun.runtime.admission import Demand, VolumeDemand
@@ -140,9 +141,11 @@ def boxed(fake: FakeHost) -> Callable[[], ImageRef]:
         store = fake.host.store()
         elsewhere = fake_host(fake.host.paths.run).engine
         image = elsewhere.add_image("localhost/mine:1", b"layer")
-        folder = store.stage("snapshot") / "image"
+        folder = fake.host.paths.scratch / "image"
         elsewhere.save_image(image, folder)
-        imagebox.put(store, image, folder)
+        push = store.begin("push", "job", "host")
+        imagebox.put(store, push, image, folder, threads=None, tell=None)
+        push.end()
         return image
 
     return keep
@@ -177,3 +180,11 @@ def test_image_that_is_nowhere_is_named_with_the_store(fake: FakeHost) -> None:
     store = fake.host.store()
     said = f"image {IMAGE.name} (111111111111) is not here, and neither is it in {store}"
     assert admission.get_image(fake.host, store, IMAGE) == said
+
+
+def test_store_that_this_host_cannot_open_is_a_reason(fake: FakeHost, tmp_path: Path) -> None:
+    """Asked before the source is frozen: the job's snapshots would be lost to it here."""
+    key = tmp_path / "absent"
+    asked = _demand(fake, store=Address(str(tmp_path / "store"), str(key)))
+    (reason,) = admission.refusals(fake.host, asked)
+    assert reason == f"key file {key}: No such file or directory"

@@ -11,7 +11,7 @@ import pytest
 
 from spotrun.images import durable
 from spotrun.images.errors import Unfinished
-from spotrun.runtime import capture, locks, settle, transaction
+from spotrun.runtime import capture, locks, scratch, settle, transaction
 from spotrun.runtime.transaction import State
 from tests.fakes.host import FakeHost, fake_host
 from tests.fakes.observer import Listener
@@ -257,7 +257,7 @@ def test_journal_has_all_that_the_phases_know(fake: FakeHost, story: Callable[..
 
 
 def _interrupted(fake: FakeHost, job: str) -> tuple[str, Path]:
-    """Leave a checkpoint that was killed in its dump; return container and staging folder."""
+    """Leave a checkpoint that was killed in its dump; return container and scratch folder."""
     container = fake.engine.create([f"--name={job}", fake.engine.add_image(job, b"layer").name])
     fake.engine.start(container)
     fake.oci.freeze(container)
@@ -265,7 +265,7 @@ def _interrupted(fake: FakeHost, job: str) -> tuple[str, Path]:
         job=job,
         container=container,
         snapshot=f"of-{job}",
-        store=str(fake.host.paths.store),
+        store=fake.host.own_store,
         left_running=False,
         image=manifest().image,
         run=manifest().run,
@@ -279,7 +279,7 @@ def _interrupted(fake: FakeHost, job: str) -> tuple[str, Path]:
     )
     entry = _entry("checkpoint", "dump processes", state)
     (fake.host.paths.journal / f"{job}.json").write_bytes(msgspec.json.encode(entry))
-    return container, fake.host.store().stage(state.snapshot)
+    return container, scratch.make(fake.host.paths, state.snapshot, images=0, memory=0)
 
 
 def test_killed_checkpoint_is_settled_at_the_job(fake: FakeHost) -> None:

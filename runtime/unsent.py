@@ -1,0 +1,95 @@
+"""Snapshots that their store could not take: kept in this host's own, to be sent later."""
+
+import platform
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import NoReturn
+
+import msgspec
+
+from spotrun.images import imagebox
+from spotrun.images.durable import write_json
+from spotrun.images.errors import SnapshotNotFound, StoreUnavailable, Unsent
+from spotrun.images.holds import Purpose
+from spotrun.images.manifest import Manifest
+from spotrun.images.opening import Address
+from spotrun.images.store import Push, Store, Tell, new_hold
+from spotrun.runtime import locks, scratch
+from spotrun.runtime.host import Host
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A snapshot that is to be sent."""
+
+    job: str
+    snapshot: str
+    store: Address
+    """Where to."""
+
+
+def keep(
+    host: Host, staged: Path, manifest: Manifest, store: Address, error: StoreUnavailable
+) -> NoReturn:
+    """Keep a snapshot's files on this host, and raise Unsent; a host's own store has no other."""
+    if store == host.own_store:
+        raise error
+    push = _push(host.store(), manifest.job)
+    _store(push, staged, replace(manifest, handover=False), None)
+    record = Record(manifest.job, manifest.snapshot, store)
+    write_json(host.paths.unsent / f"{manifest.snapshot}.json", msgspec.to_builtins(record))
+    raise Unsent(job=manifest.job, snapshot=manifest.snapshot, reason=error) from error
+
+
+def send(host: Host, which: str | None, tell: Tell) -> list[Record]:
+    """Send what is kept: all of it, or that of one job or snapshot."""
+    found = [it for it in records(host) if which in {None, it.job, it.snapshot}]
+    if which is not None and not found:
+        raise SnapshotNotFound(which=f"{which} to be sent", store="this host")
+    for record in found:
+        with locks.hold(host.paths.locks, record.job, "push", host.clock.now(), wait=False):
+            _send(host, record, tell)
+    return found
+
+
+def records(host: Host) -> list[Record]:
+    """Return what is to be sent, oldest first."""
+    paths = sorted(host.paths.unsent.glob("[!.]*.json"))
+    return [msgspec.json.decode(path.read_bytes(), type=Record) for path in paths]
+
+
+def _send(host: Host, record: Record, tell: Tell) -> None:
+    own, target = host.store(), host.store(record.store)
+    if not target.has(record.job, record.snapshot):
+        manifest = own.load(record.job, record.snapshot)
+        name, needed = f"send-{record.snapshot}", manifest.memory_bytes
+        folder = scratch.make(host.paths, name, images=needed, memory=needed)
+        try:
+            own.fetch(manifest, folder, tell=tell)
+            push = _push(target, record.job)
+            _send_image(host, target, push, manifest, tell)
+            _store(push, folder, manifest, tell)
+        finally:
+            scratch.remove(host.paths, name)
+    own.remove(record.job, record.snapshot)
+    (host.paths.unsent / f"{record.snapshot}.json").unlink(missing_ok=True)
+
+
+def _push(store: Store, job: str) -> Push:
+    return store.begin(new_hold(Purpose.PUSH), job, platform.node())
+
+
+def _store(push: Push, folder: Path, manifest: Manifest, tell: Tell | None) -> None:
+    content = push.store(folder, manifest.files, threads=None, tell=tell)
+    push.publish(replace(manifest, content=content))
+    push.end()
+
+
+def _send_image(host: Host, target: Store, push: Push, manifest: Manifest, tell: Tell) -> None:
+    """Send an image that no registry has, if this host still has it."""
+    image = manifest.image
+    if image.digest or push.image(image) or host.engine.image(image.id) is None:
+        return
+    folder = scratch.place(host.paths, f"send-{manifest.snapshot}") / "image"
+    host.engine.save_image(image, folder)
+    imagebox.put(target, push, image, folder, threads=None, tell=tell)
