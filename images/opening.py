@@ -33,6 +33,7 @@ from spotrun.images.store import SNAPSHOTS, Store
 FORMAT: Final = 1
 IDENTITY: Final = "store.json"
 SECRET_VARIABLE: Final = "SPOTRUN_KEY"  # noqa: S105 # the name of a variable
+NO_KEY: Final = ""
 _SHORTEST: Final = 16
 _LONGEST: Final = 64 << 10
 _TRIES: Final = 10
@@ -45,7 +46,10 @@ class Address:
     url: str
     """A path, or a URL that `open_backend` knows."""
     key_file: str | None = None
-    """The file with the secret of an encrypted store; None: `SPOTRUN_KEY`, or no encryption."""
+    """The file with the secret of an encrypted store; None: `SPOTRUN_KEY` has it, if that is set.
+
+    NO_KEY: the store is never encrypted, whatever that variable says.
+    """
 
     @property
     def shared(self) -> bool:
@@ -214,6 +218,8 @@ def _needed(address: Address) -> bytes:
 
 
 def _secret(address: Address) -> bytes | None:
+    if address.key_file == NO_KEY:
+        return None
     if address.key_file is not None:
         return secret_of(address.key_file)
     if given := os.environ.get(SECRET_VARIABLE):

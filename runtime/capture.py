@@ -53,6 +53,7 @@ from spotrun.runtime.engine import Container
 from spotrun.runtime.host import Host
 from spotrun.runtime.oci import DumpOptions
 from spotrun.runtime.transaction import Observer, Phase, Session, State, Transaction
+from spotrun.runtime.watch import watched
 
 _SHM: Final = "/dev/shm"  # noqa: S108 # a path in the container
 _DRAIN_SECONDS: Final = 2.0
@@ -248,7 +249,8 @@ def _dump(session: Session, state: CaptureState) -> int:
         criu_config=session.host.paths.criu_config(state.job),
     )
     try:
-        session.host.oci.dump(state.container, options, pass_fds=(session.lock.fd,))
+        with watched(options.images, memory_of(state.pids), session.observer.progress):
+            session.host.oci.dump(state.container, options, pass_fds=(session.lock.fd,))
     except SpotrunError as error:
         error.log = _keep_log(session.host, state, error.log)
         raise

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from spotrun.images.cache import PackCache
 from spotrun.images.errors import UsageError
-from spotrun.images.opening import Address, open_store
+from spotrun.images.opening import NO_KEY, Address, open_store
 from spotrun.images.process import Runner, SystemRunner
 from spotrun.images.store import Store
 from spotrun.runtime.clock import Clock, SystemClock
@@ -42,7 +42,7 @@ class Host:
     @property
     def own_store(self) -> Address:
         """The store that a job has when its user names none."""
-        return Address(str(self.paths.store))
+        return Address(str(self.paths.store), NO_KEY)
 
 
 def this_host() -> Host:

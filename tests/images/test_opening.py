@@ -338,3 +338,14 @@ def test_identity_that_is_lost_is_not_made_anew(url: str, tmp_path: Path) -> Non
 def test_place_that_other_hosts_reach_is_told(url: str, *, shared: bool) -> None:
     """A path may be one, but need not."""
     assert Address(url).shared is shared
+
+
+def test_store_that_has_no_key_ever_is_opened_beside_a_key_in_the_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A host's own store is one, whatever its user has for others."""
+    monkeypatch.setenv(opening.SECRET_VARIABLE, "a secret of more than sixteen bytes")
+    place = str(tmp_path / "store")
+    open_store(Address(place, opening.NO_KEY), make=True)
+    with pytest.raises(UsageError, match="is not encrypted"):
+        open_store(Address(place), make=True)
