@@ -1,10 +1,13 @@
 """`spotrun snapshots`: what the store holds."""
 
+from dataclasses import dataclass
+
 import click
 
 from spotrun.cli.common import format_option, open_host, store_option
 from spotrun.cli.output import size, table
 from spotrun.cli.result import Result
+from spotrun.images.manifest import Manifest
 from spotrun.images.opening import Address
 
 
@@ -14,22 +17,29 @@ from spotrun.images.opening import Address
 @format_option
 def command(job: str | None, store: Address | None) -> Result:
     """List the snapshots of JOB, or of all jobs, oldest first."""
-    found = open_host().store(store, make=False).manifests(job)
+    place = open_host().store(store, make=False)
+    found = (it for _, _, it in place.examined(place.ids(job)) if isinstance(it, Manifest))
+    rows = sorted(map(_row, found), key=lambda row: (row.created, row.snapshot))
     shown = table("SNAPSHOT", "JOB", "KIND", "EPOCH", "HOST", "SIZE", "PARENT")
-    rows = []
-    for it in found:
-        host, parent = it.host.hostname, it.parent or ""
-        shown.add_row(it.snapshot, it.job, it.kind, str(it.epoch), host, size(it.bytes), parent)
-        rows.append(
-            {
-                "snapshot": it.snapshot,
-                "job": it.job,
-                "kind": it.kind,
-                "epoch": it.epoch,
-                "created": it.created,
-                "host": host,
-                "bytes": it.bytes,
-                "parent": it.parent,
-            }
-        )
+    for it in rows:
+        parent = it.parent or ""
+        shown.add_row(it.snapshot, it.job, it.kind, str(it.epoch), it.host, size(it.bytes), parent)
     return Result(rows, shown)
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    snapshot: str
+    job: str
+    kind: str
+    epoch: int
+    created: str
+    host: str
+    bytes: int
+    parent: str | None
+
+
+def _row(it: Manifest) -> _Row:
+    """Keep what is shown: ten thousand manifests would take up a lot of memory."""
+    host = it.host.hostname
+    return _Row(it.snapshot, it.job, it.kind, it.epoch, it.created, host, it.bytes, it.parent)

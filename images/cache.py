@@ -15,7 +15,7 @@ from typing import Final
 
 from blake3 import blake3
 
-from spotrun.images.backends.base import Data, Packs, pieces
+from spotrun.images.backends.base import Data, Packs, Piece, pieces
 
 _MOST: Final = 16 << 30
 """Bytes that the cache has at most."""
@@ -34,7 +34,7 @@ class PackCache:
         self._proved: dict[str, Path | None] = {}
         self._lock = threading.Lock()
 
-    def read(self, key: str, offset: int, length: int) -> bytes:
+    def read(self, key: str, offset: int, length: int) -> Piece:
         """Return a range of a pack, from here if it is here."""
         path = self._find(_name(key))
         if path is not None:

@@ -94,6 +94,7 @@ class PackWriter:
         """Begin a pack."""
         self._salt = secrets.token_bytes(SALT)
         self._box = seal.box(_CONTEXT, self._salt)
+        self._compressors: dict[int, zstandard.ZstdCompressor] = {}
         self._frames: list[bytes] = []
         self._records: list[bytes] = []
         self.size = 0
@@ -101,7 +102,9 @@ class PackWriter:
 
     def add(self, names: Sequence[tuple[bytes, int]], raw: Piece, level: int) -> int:
         """Append a frame of chunks, given their names and sizes; return the bytes it takes."""
-        packed = zstandard.ZstdCompressor(level=level).compress(raw)
+        if level not in self._compressors:
+            self._compressors[level] = zstandard.ZstdCompressor(level=level)
+        packed = self._compressors[level].compress(raw)
         codec = Codec.ZSTD if len(packed) < len(raw) - (len(raw) >> 5) else Codec.RAW
         sealed = self._box.seal(len(self._frames), packed if codec is Codec.ZSTD else raw)
         self._records.append(_FRAME.pack(len(sealed), len(raw), len(names), codec))

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from spotrun.images import recipe
-from spotrun.images.backends.base import ObjectMissing, ObjectTooShort, Packs
+from spotrun.images.backends.base import ObjectMissing, ObjectTooShort, Packs, Piece
 from spotrun.images.meter import Meter
 from spotrun.images.pack import Frame, Pack, PackRef, key_of
 from spotrun.images.recipe import ZEROS, Content, Extents
@@ -60,7 +60,7 @@ def open_pack(store: Packs, seal: Seal, ref: PackRef) -> Pack:
     if not ref.sound:
         raise Damaged(ref, "there can be no such pack")
     try:
-        return Pack(seal, ref, store.read(key_of(ref.id), ref.size - ref.tail, ref.tail))
+        return Pack(seal, ref, bytes(store.read(key_of(ref.id), ref.size - ref.tail, ref.tail)))
     except (Broken, ObjectMissing, ObjectTooShort) as error:
         raise Damaged(ref, _said(error)) from error
 
@@ -206,7 +206,7 @@ def read_frame(store: Packs, pack: Pack, frame: Frame, seal: Seal) -> memoryview
     return open_frame(pack, frame, _read(store, pack, frame.offset, frame.stored), seal)
 
 
-def open_frame(pack: Pack, frame: Frame, stored: bytes | memoryview, seal: Seal) -> memoryview:
+def open_frame(pack: Pack, frame: Frame, stored: Piece, seal: Seal) -> memoryview:
     """Return the chunks of a frame, each proved to be what its name says."""
     try:
         raw = pack.open(frame, stored)
@@ -218,7 +218,7 @@ def open_frame(pack: Pack, frame: Frame, stored: bytes | memoryview, seal: Seal)
     return raw
 
 
-def _read(store: Packs, pack: Pack, offset: int, length: int) -> bytes:
+def _read(store: Packs, pack: Pack, offset: int, length: int) -> Piece:
     try:
         return store.read(key_of(pack.ref.id), offset, length)
     except (ObjectMissing, ObjectTooShort) as error:

@@ -55,13 +55,17 @@ def push(
 ) -> Content:
     """Store the named files below `folder`, given their sizes, and return where they are.
 
+    So many `threads` take their time to compress well; without a number all processors hurry.
     `known` learns of the packs that it is told of as they arrive, also if this fails in the end.
     """
     total = sum(sizes.values())
     count = max(1, min(threads or os.cpu_count() or 1, total // _BYTES_A_WORKER))
     work = _Work(seal, folder, known, meter)
     try:
-        with _Senders(store, known, meter) as senders, ThreadPoolExecutor(count) as workers:
+        with (
+            _Senders(store, known, meter, _SMALL if threads else _FAST) as senders,
+            ThreadPoolExecutor(count) as workers,
+        ):
             todo = enumerate(cuts.spans(folder, sorted(sizes)))
             _all_done([workers.submit(work.on, todo, senders) for _ in range(count)], work)
             return work.finish(sizes, senders)
@@ -206,8 +210,8 @@ class _Filler:
 class _Senders:
     """Send full packs, a few at a time; who has one too many waits."""
 
-    def __init__(self, store: Packs, known: Known, meter: Meter) -> None:
-        self.level = _FAST
+    def __init__(self, store: Packs, known: Known, meter: Meter, level: int) -> None:
+        self.level = level
         """zstd level for the next frame: a store that is waited for is worth a better one."""
         self._store = store
         self._known = known

@@ -44,7 +44,7 @@ class Entry:
 class Packs(Protocol):
     """What the way of the bytes needs of a backend; the contract is Backend's."""
 
-    def read(self, key: str, offset: int, length: int) -> bytes:
+    def read(self, key: str, offset: int, length: int) -> Piece:
         """Return exactly `length` > 0 bytes from `offset` on; ObjectMissing, ObjectTooShort."""
         ...
 

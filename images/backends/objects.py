@@ -65,11 +65,11 @@ class ObjectBackend:
 
         return self._tried(key, fetch, Verdict.MISSING)
 
-    def read(self, key: str, offset: int, length: int) -> bytes:
+    def read(self, key: str, offset: int, length: int) -> memoryview:
         """Fetch a range of an object."""
 
-        def fetch() -> bytes:
-            return bytes(obstore.get_range(self.engine, key, start=offset, length=length))
+        def fetch() -> memoryview:
+            return memoryview(obstore.get_range(self.engine, key, start=offset, length=length))
 
         found = self._tried(key, fetch, Verdict.MISSING, Verdict.TOO_SHORT)
         if len(found) < length:

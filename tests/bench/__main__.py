@@ -1,13 +1,14 @@
-"""`python -m tests.bench`: spotrun against Podman's own checkpoint and bare runc, side by side.
+"""`python -m tests.bench`: spotrun against others that do a part of the same, side by side.
 
-One PyTorch job under each, on one lab host of this machine; rounds are interleaved, medians count.
-Compare only what stands in one run: the machine is shared. Writes `build/bench.json`.
+All on one lab host of this machine; rounds are interleaved, medians count. Compare only what stands
+in one run: the machine is shared. Writes `build/bench.json`.
 """
 
 from rich.console import Console
 
-from tests.bench import figures, job, report
+from tests.bench import clients, dumps, job, lifecycle, many, report, stored
 from tests.bench.contenders import Podman, Spotrun, touch_memory
+from tests.bench.figures import Figure
 from tests.bench.rounds import ROUNDS, Samples, rounds
 from tests.lab.host import Host
 from tests.lab.lab import Lab
@@ -28,10 +29,23 @@ def main() -> None:
             console.print(line)
         samples = Samples()
         for number in rounds(host, spotrun, podman, samples):
-            console.print(f"round {number} of {ROUNDS} is done")
-    made = figures.of(samples)
+            console.print(f"checkpoints: round {number} of {ROUNDS} is done")
+        made = lifecycle.figures(samples)
+        made += _of_stores(host, console, spotrun.container)
     console.print(report.table(made), report.phases(samples))
     console.print(f"written: {report.write(made)}")
+
+
+def _of_stores(host: Host, console: Console, container: str) -> list[Figure]:
+    """Measure what needs no running job but two of its dumps."""
+    made = many.measure(host, container)
+    console.print("many snapshots: done")
+    taken = dumps.take(host, container)
+    host.run(["podman", "rm", "--all", "--force", "--time=0"])
+    made = stored.measure(host, taken) + made
+    dumps.remove(host)
+    console.print("restic: done")
+    return made + clients.measure(host)
 
 
 def _begin(host: Host, spotrun: Spotrun, podman: Podman) -> int:

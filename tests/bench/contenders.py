@@ -2,17 +2,16 @@
 
 import json
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from spotrun.runtime import criu
 from tests.bench import job
+from tests.bench.child import answer, timed
 from tests.lab.host import Host
 from tests.lab.shell import LabError
 
 _SHIM = "/var/lib/spotrun/spotrun-oci"
-_SNAPSHOTS = "/var/lib/spotrun/store/snapshots"
-_CALLS = "/opt/spotrun/src/tests/bench/calls.py"
+_STORE = "/var/lib/spotrun/store"
 
 _TOUCHED = 6144
 """MiB: what the contenders and the page cache come to need."""
@@ -25,6 +24,8 @@ class Run:
     seconds: float = 0
     frozen: float = 0
     """From the begin of the phase `freeze` to the end of `thaw`, the journal's writes included."""
+    sent: int = 0
+    """Bytes that had to go to the store."""
     phases: dict[str, float] = field(default_factory=dict)
 
 
@@ -56,7 +57,7 @@ class Spotrun:
 
     def forget(self) -> None:
         """Remove all snapshots, off the clock, as the peer's archive is."""
-        self._host.run(["rm", "-r", f"{_SNAPSHOTS}/{self.container}"])
+        self._host.run(["rm", "-r", f"{_STORE}/snapshots/{self.container}", f"{_STORE}/packs"])
 
 
 class Podman:
@@ -100,35 +101,30 @@ def touch_memory(host: Host) -> None:
     host.run(["umount", folder])
 
 
-def bare_dump(host: Host, container: str) -> float:
-    """Dump a paused container to memory with runc alone; it goes on afterwards."""
-    runc, folder = ["runc", "--root=/run/runc"], "/run/bench-dump"
-    identity = host.run(["podman", "inspect", "--format={{.Id}}", container]).stdout.strip()
-    paths = [f"--image-path={folder}/images", f"--work-path={folder}/work"]
-    host.run(["mkdir", "-p", f"{folder}/images", f"{folder}/work"])
+def bare_dump(host: Host, container: str, folder: str) -> float:
+    """Dump a paused container to a new folder with runc alone; it goes on afterwards."""
+    runc, identity = ["runc", "--root=/run/runc"], inspected(host, container, "{{.Id}}")
+    paths = [f"--image-path={folder}/criu", f"--work-path={folder}/work"]
+    host.run(["mkdir", "-p", f"{folder}/criu", f"{folder}/work"])
     host.run([*runc, "pause", identity])
     try:
         seconds = timed(host, [*runc, "checkpoint", "--leave-running", *paths, identity])
     finally:
         host.run([*runc, "resume", identity])
-    host.run(["test", "-s", f"{folder}/images/inventory.img"])
-    host.run(["rm", "-r", folder])
+    host.run(["test", "-s", f"{folder}/criu/inventory.img"])
     return seconds
 
 
 def shim_calls(host: Host, container: str) -> tuple[list[float], list[float]]:
     """Return the seconds of calls of the shim and of runc that do the same."""
-    identity = host.run(["podman", "inspect", "--format={{.Id}}", container]).stdout.strip()
-    said = host.run(["python3", _CALLS, _SHIM, "runc", "--root=/run/runc", "state", identity])
-    shim, runc = json.loads(said.stdout)
+    arguments = ["--root=/run/runc", "state", inspected(host, container, "{{.Id}}")]
+    shim, runc = answer(host, list[list[float]], "calls", _SHIM, "runc", *arguments)
     return shim, runc
 
 
-def timed(host: Host, argv: Sequence[str]) -> float:
-    """Run a command, which must succeed, and return its wall seconds."""
-    start = time.monotonic()
-    host.run(argv)
-    return time.monotonic() - start
+def inspected(host: Host, container: str, what: str) -> str:
+    """Return what Podman says of a container."""
+    return host.run(["podman", "inspect", f"--format={what}", container]).stdout.strip()
 
 
 def _run(host: Host, *words: str) -> Run:
@@ -147,7 +143,9 @@ def _run(host: Host, *words: str) -> Run:
     made.seconds = time.monotonic() - start
     if child.returncode != 0:
         raise LabError(f"spotrun {' '.join(words)}: {child.returncode}: {out}{said}")
-    made.phases = {it["name"]: it["seconds"] for it in json.loads(out)["data"]["phases"]}
+    phases = json.loads(out)["data"]["phases"]
+    made.phases = {it["name"]: it["seconds"] for it in phases}
+    made.sent = sum(it["bytes"] for it in phases if it["name"] == "store")
     if "thaw" in made.phases:
         made.frozen = at["thaw", "end"] - at["freeze", "begin"]
     return made

@@ -12,6 +12,8 @@ IMAGE = name("torch")
 WORDS = ("python3", "/jobs/train.py", "20000", "5888", "0", "0.4")
 """Enough steps for two hours; mostly asleep, so that the jobs do not disturb each other."""
 
+_APART = 3
+"""Steps between two snapshots."""
 _SECONDS = 60
 _STEP = re.compile(r"step (\d+) loss ")
 
@@ -37,6 +39,20 @@ def await_step(host: Host, container: str, least: int) -> None:
         time.sleep(0.05)
     if last is None or last < least:
         raise JobLostError(f"{container} was at step {least} and has written step {last} now")
+
+
+def last_step(host: Host, container: str) -> int:
+    """Return the last step of a job that has written some."""
+    found = step(host, container)
+    if found is None:
+        raise JobLostError(f"{container} has written nothing")
+    return found
+
+
+def await_steps(host: Host, container: str) -> None:
+    """Wait until a job is some steps further."""
+    for _ in range(_APART):
+        await_step(host, container, last_step(host, container) + 1)
 
 
 def resident(host: Host, container: str) -> int:

@@ -6,7 +6,8 @@ from pathlib import Path
 
 from rich.table import Table
 
-from tests.bench.figures import Figure, median_phases
+from tests.bench.figures import Figure
+from tests.bench.lifecycle import median_phases
 from tests.bench.rounds import Samples
 from tests.lab.root import REPOSITORY
 
@@ -19,9 +20,15 @@ def conditions(rounds: int, resident: int) -> list[str]:
         f"One PyTorch job of {resident >> 20} MiB each way, {rounds} interleaved rounds, medians.",
         "Each way was warmed up once: spotrun's first checkpoint of an image also saves the image.",
         "Snapshots and archives are removed between rounds, and memory has been used once before.",
+        "again: of a job whose earlier snapshots, some steps back, are in the store.",
         "spotrun fsyncs what it stores, and ends and removes the container within its time.",
         "Podman compresses, leaves its archive in the page cache, and its `rm` is not counted.",
         "frozen: from the begin of `freeze` to the end of `thaw` of `checkpoint --leave-running`.",
+        "restic: two dumps lie in memory; a new process each stores them on the disk, encrypted.",
+        "s3: packs of 32 MiB, 4 at a time, read in ranges of 8 MiB.",
+        "The server on loopback keeps nothing. Payloads are not signed, as over TLS.",
+        "10000 snapshots: of 100 jobs, in a directory; prune keeps ten of each job.",
+        "Peak memory is that of the whole process, some 50 MiB of Python and libraries included.",
     ]
 
 
@@ -42,6 +49,7 @@ def phases(samples: Samples) -> Table:
     made.columns[2].justify = "right"
     commands = {
         "checkpoint": samples.checkpoint,
+        "checkpoint again": samples.checkpoint_again,
         "checkpoint --leave-running": samples.checkpoint_running,
         "restore": samples.restore,
     }
@@ -72,5 +80,5 @@ def write(figures: Sequence[Figure]) -> Path:
 def _goal(figure: Figure) -> str:
     if figure.goal is None:
         return ""
-    met = "met" if figure.value <= figure.goal else "missed"
-    return f"<= {figure.goal:.0f} {figure.unit}: {met}"
+    unit = f" {figure.unit}" if figure.goal.of_value else ""
+    return f"{figure.goal}{unit}: {'met' if figure.goal.met(figure) else 'missed'}"

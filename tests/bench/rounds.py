@@ -1,4 +1,4 @@
-"""The measurement: rounds in which every contender has its turn."""
+"""The measurement of checkpoints and restores: rounds in which each contender has its turn."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -8,6 +8,7 @@ from tests.bench.contenders import Podman, Run, Spotrun, bare_dump, shim_calls
 from tests.lab.host import Host
 
 ROUNDS = 3
+_DUMP = "/run/bench-dump"
 
 
 @dataclass(slots=True)
@@ -15,7 +16,11 @@ class Samples:
     """What was measured, one entry a round or call, in seconds."""
 
     checkpoint: list[Run] = field(default_factory=list)
+    checkpoint_again: list[Run] = field(default_factory=list)
+    """Of a job that has snapshots."""
     checkpoint_running: list[Run] = field(default_factory=list)
+    second_running: list[Run] = field(default_factory=list)
+    """Some steps after the one before."""
     restore: list[Run] = field(default_factory=list)
     podman_export: list[float] = field(default_factory=list)
     podman_import: list[float] = field(default_factory=list)
@@ -39,7 +44,7 @@ def rounds(host: Host, spotrun: Spotrun, podman: Podman, samples: Samples) -> It
 
 
 def _spotrun(host: Host, spotrun: Spotrun, samples: Samples) -> None:
-    before = _step(host, spotrun.container)
+    before = job.last_step(host, spotrun.container)
     samples.checkpoint.append(spotrun.checkpoint())
     samples.restore.append(spotrun.restore())
     job.await_step(host, spotrun.container, before)
@@ -47,24 +52,24 @@ def _spotrun(host: Host, spotrun: Spotrun, samples: Samples) -> None:
 
 
 def _podman(host: Host, podman: Podman, samples: Samples) -> None:
-    before = _step(host, podman.container)
+    before = job.last_step(host, podman.container)
     samples.podman_export.append(podman.checkpoint())
     samples.podman_import.append(podman.restore())
     job.await_step(host, podman.container, before)
 
 
 def _leave_running(host: Host, spotrun: Spotrun, samples: Samples) -> None:
-    """Let spotrun and bare runc save the same running container."""
-    before = _step(host, spotrun.container)
-    samples.runc_dump.append(bare_dump(host, spotrun.container))
+    """Let spotrun and bare runc save the same running container, then spotrun again and again."""
+    before = job.last_step(host, spotrun.container)
+    samples.runc_dump.append(bare_dump(host, spotrun.container, _DUMP))
+    host.run(["rm", "-r", _DUMP])
     job.await_step(host, spotrun.container, before)
     samples.checkpoint_running.append(spotrun.checkpoint_running())
+    job.await_steps(host, spotrun.container)
+    samples.second_running.append(spotrun.checkpoint_running())
+    job.await_steps(host, spotrun.container)
+    before = job.last_step(host, spotrun.container)
+    samples.checkpoint_again.append(spotrun.checkpoint())
+    spotrun.restore()
     job.await_step(host, spotrun.container, before)
     spotrun.forget()
-
-
-def _step(host: Host, container: str) -> int:
-    found = job.step(host, container)
-    if found is None:
-        raise job.JobLostError(f"{container} has written nothing")
-    return found

@@ -6,7 +6,7 @@ from itertools import count
 from random import Random
 from typing import Final, TypeVar
 
-from spotrun.images.backends.base import Backend, Data, Entry
+from spotrun.images.backends.base import Backend, Data, Entry, Piece
 
 T = TypeVar("T")
 _MOST: Final = 40
@@ -32,7 +32,7 @@ class Passing:
         """Pass on."""
         return self._passed(lambda: self._inner.get_tagged(key))
 
-    def read(self, key: str, offset: int, length: int) -> bytes:
+    def read(self, key: str, offset: int, length: int) -> Piece:
         """Pass on."""
         return self._passed(lambda: self._inner.read(key, offset, length))
 

@@ -237,7 +237,7 @@ def test_many_tiny_chunks_make_more_frames(monkeypatch: pytest.MonkeyPatch) -> N
     """A frame has room for so many names."""
     monkeypatch.setattr(push, "FRAME_CHUNKS", 100)
     known, meter, backend = Known(), Meter(0), MemoryBackend()
-    with push._Senders(backend, known, meter) as senders:  # noqa: SLF001 # as many files take long
+    with push._Senders(backend, known, meter, 1) as senders:  # noqa: SLF001 # as many files take long
         filler = push._Filler(Plain(STORE), known, senders)  # noqa: SLF001
         for number in range(102):
             filler.take(memoryview(number.to_bytes(3)))
@@ -406,10 +406,11 @@ def test_slow_store_holds_the_workers_back(tmp_path: Path, monkeypatch: pytest.M
         return add(writer, names, raw, level)
 
     monkeypatch.setattr(PackWriter, "add", noted)
+    monkeypatch.setattr(os, "cpu_count", lambda: 2)
     with ThreadPoolExecutor(1) as pool:
         sizes = file_sizes(folder)
         future = pool.submit(
-            push.push, backend, Plain(STORE), folder, sizes, known=known, meter=Meter(0), threads=2
+            push.push, backend, Plain(STORE), folder, sizes, known=known, meter=Meter(0)
         )
         assert stuck.wait(10)
         assert not goes_on.wait(0.05)
@@ -418,6 +419,15 @@ def test_slow_store_holds_the_workers_back(tmp_path: Path, monkeypatch: pytest.M
         future.result(10)
     assert set(levels[: most - 2]) == {push._FAST}  # noqa: SLF001
     assert levels[-1] == push._SMALL  # noqa: SLF001
+
+
+def test_push_beside_a_running_job_takes_its_time(tmp_path: Path) -> None:
+    """What it sends is smaller than what is sent in a hurry."""
+    text = " ".join(str(number) for number in range(300_000)).encode()
+    folder = written(tmp_path / "in", {"a": text})
+    _, hurried = pushed(plain(), folder)
+    _, patient = pushed(plain(), folder, threads=1)
+    assert patient < hurried
 
 
 @pytest.mark.parametrize("threads", [1, 2])

@@ -1,6 +1,6 @@
 """Runs on a lab host: the seconds of calls through two programs in turn, as JSON.
 
-Usage: calls.py PROGRAM PROGRAM ARGUMENT…
+Usage: calls PROGRAM PROGRAM ARGUMENT…
 """
 
 import json
