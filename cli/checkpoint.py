@@ -15,7 +15,10 @@ from spotrun.runtime import capture
 @store_option
 @format_option
 def command(job: str, store: Address | None, *, leave_running: bool) -> Result:
-    """Save JOB: processes, changed files, volumes and log. It ends once it is saved."""
+    """Save JOB: processes, changed files, volumes and log. It ends once it is saved.
+
+    With --store its snapshots go there from now on.
+    """
     state = capture.checkpoint(
         open_host(), job, leave_running=leave_running, store=store, observer=output()
     )
@@ -26,4 +29,6 @@ def command(job: str, store: Address | None, *, leave_running: bool) -> Result:
         "phases": state.records,
     }
     output().note(f"job {job!r} is saved as {state.snapshot}")
+    if store:
+        output().note(f"its snapshots go to {store.url} from now on")
     return Result(data, timeline(state.records))

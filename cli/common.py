@@ -7,11 +7,14 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import click
+from click.core import ParameterSource
 
 from spotrun.cli.output import Output
 from spotrun.images.errors import HostUnfit, UsageError
 from spotrun.images.opening import Address
+from spotrun.runtime import jobs
 from spotrun.runtime.host import Host, this_host
+from spotrun.runtime.paths import Paths
 from spotrun.runtime.settle import settle
 
 _F = TypeVar("_F", bound=Callable[..., Any])
@@ -48,9 +51,21 @@ def store_option(function: _F) -> _F:
 
     @wraps(function)
     def addressed(*args: Any, store: str | None, key_file: str | None, **others: Any) -> Any:  # noqa: ANN401 # whatever the verb takes
+        if _is_default("store") and _has_own(others.get("job") or others.get("which")):
+            store = key_file = None
         return function(*args, store=address(store, key_file), **others)
 
     return name(key(addressed))  # type: ignore[return-value] # click reads what wraps has copied
+
+
+def _is_default(option: str) -> bool:
+    """Tell whether an option comes from its variable, which is for jobs that have no other."""
+    source = click.get_current_context().get_parameter_source(option)
+    return source is ParameterSource.ENVIRONMENT
+
+
+def _has_own(job: str | None) -> bool:
+    return job is not None and jobs.load(Paths.of(), job) is not None
 
 
 def address(store: str | None, key_file: str | None) -> Address | None:
@@ -59,6 +74,8 @@ def address(store: str | None, key_file: str | None) -> Address | None:
         if key_file not in {None, os.environ.get(_KEY_FILE)}:
             raise UsageError(message="--key-file needs --store: jobs know the keys of their stores")
         return None
+    if not store:
+        raise UsageError(message="--store is empty: name a path or a bucket")
     key = str(Path(key_file).absolute()) if key_file else None
     return Address(store if "://" in store else str(Path(store).absolute()), key)
 

@@ -14,7 +14,7 @@ from spotrun.images import prune
 from spotrun.images.opening import Address
 from spotrun.images.prune import InTheWay, Pruned
 from spotrun.images.retention import Policy, duration
-from spotrun.runtime import unsent
+from spotrun.runtime import lookup, unsent
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -80,7 +80,7 @@ def command(
         within=keep_within,
     )
     done = prune.prune(
-        host.store(store, make=False),
+        host.store(lookup.store_of(host, job, store)),
         policy,
         host=platform.node(),
         job=job,

@@ -26,7 +26,7 @@ def command(store: Address | None, *, read_data: bool, yes: bool) -> Result:
     one is the newest of its job.
     """
     host, told = open_host(), output()
-    opened, start = host.store(store, make=False), host.clock.monotonic()
+    opened, start = host.store(store), host.clock.monotonic()
     told.begin("repair")
     done = repair.repair(
         opened, host=platform.node(), read_data=read_data, apply=yes, tell=told.progress

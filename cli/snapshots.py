@@ -9,6 +9,7 @@ from spotrun.cli.output import size, table
 from spotrun.cli.result import Result
 from spotrun.images.manifest import Manifest
 from spotrun.images.opening import Address
+from spotrun.runtime import lookup
 
 
 @click.command("snapshots")
@@ -17,7 +18,8 @@ from spotrun.images.opening import Address
 @format_option
 def command(job: str | None, store: Address | None) -> Result:
     """List the snapshots of JOB, or of all jobs, oldest first."""
-    place = open_host().store(store, make=False)
+    host = open_host()
+    place = host.store(lookup.store_of(host, job, store))
     found = (it for _, _, it in place.examined(place.ids(job)) if isinstance(it, Manifest))
     rows = sorted(map(_row, found), key=lambda row: (row.created, row.snapshot))
     shown = table("SNAPSHOT", "JOB", "KIND", "EPOCH", "HOST", "SIZE", "PARENT")

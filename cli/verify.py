@@ -22,7 +22,7 @@ from spotrun.images.verify import Finding
 def command(store: Address | None, *, read_data: bool) -> Result:
     """Find what is damaged or missing in the store, and which snapshots that hits."""
     host, told = open_host(), output()
-    opened, start = host.store(store, make=False), host.clock.monotonic()
+    opened, start = host.store(store), host.clock.monotonic()
     told.begin("verify")
     found = verify.verify(opened, read_data=read_data, tell=told.progress)
     seconds = round(host.clock.monotonic() - start, 4)

@@ -52,8 +52,8 @@ class Address:
     """
 
     @property
-    def shared(self) -> bool:
-        """Tell whether other hosts find the same store there."""
+    def remote(self) -> bool:
+        """Tell whether the store is somewhere else than in this host's file system."""
         return "://" in self.url and not self.url.startswith("file:")
 
 
@@ -188,6 +188,8 @@ def _with_master(
     def changed(identity: Identity) -> Identity:
         nonlocal added
         master, opener = _master(backend, identity, secret)
+        if any(keys.unwrap(it, new, store=identity.id) for it in identity.keys):
+            raise UsageError(message=f"this secret opens store {backend} already")
         fresh = keys.wrap(master, new, store=identity.id, created=_now())
         added = fresh.id
         return replace(identity, keys=change(opener, identity.keys, fresh))

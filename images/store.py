@@ -28,6 +28,8 @@ from spotrun.images.backends.base import Backend, ObjectExists, ObjectMissing, P
 from spotrun.images.errors import (
     SnapshotDamaged,
     SnapshotNotFound,
+    StoreDenied,
+    StoreFull,
     StoreUnavailable,
 )
 from spotrun.images.holds import Hold, Holds, Purpose
@@ -37,7 +39,7 @@ from spotrun.images.meter import Meter, Progress
 from spotrun.images.pack import Pack, PackRef
 from spotrun.images.pull import Damaged
 from spotrun.images.recipe import Content
-from spotrun.images.seal import Broken, Seal, open_document, seal_document
+from spotrun.images.seal import Broken, Keyed, Seal, open_document, seal_document
 
 SNAPSHOTS: Final = "snapshots/"
 IMAGES: Final = "images/"
@@ -75,6 +77,16 @@ class Store:
     def __str__(self) -> str:
         """Return what a user calls it."""
         return str(self.backend)
+
+    @property
+    def id(self) -> str:
+        """What tells it from all other stores."""
+        return self.seal.store
+
+    @property
+    def encrypted(self) -> bool:
+        """Tell whether nobody can read it without a key."""
+        return isinstance(self.seal, Keyed)
 
     def begin(self, hold_id: str, job: str, host: str) -> "Push":
         """Hold the store for a push, and learn what it has; the same id gives the same push."""
@@ -167,8 +179,12 @@ class Store:
         self.backend.delete(_key(job, it) for it in snapshots)
 
     def read(self, hold_id: str, job: str, host: str) -> None:
-        """Hold the store, so that what is read is not deleted meanwhile."""
-        self.holds.write(hold_id, Hold(Purpose.PULL, job, host))
+        """Hold the store, so that what is read is not deleted meanwhile.
+
+        One that cannot be written is read all the same: what has gone then is told as damage.
+        """
+        with suppress(StoreFull, StoreDenied):
+            self.holds.write(hold_id, Hold(Purpose.PULL, job, host))
 
     def fetch(
         self,

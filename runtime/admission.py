@@ -36,7 +36,8 @@ class Demand:
     """Paths of the host that the container sees."""
     volumes: tuple[VolumeDemand, ...]
     store: Address | None = None
-    """The one that both hosts use; None: each has its own."""
+    """The job's, if it is not the source's own."""
+    store_id: str = ""
 
 
 def of_manifest(manifest: Manifest, name: str) -> Demand:
@@ -88,8 +89,8 @@ def refusals(host: Host, demand: Demand) -> list[str]:
     if taken:
         reasons.append(f"the name {demand.name!r} is taken by container {taken.id[:12]}")
     reasons += [f"{path} is not on this host" for path in demand.binds if not Path(path).exists()]
-    if demand.store and (closed := _closed(host, demand.store)):
-        reasons.append(closed)
+    if demand.store and demand.store.remote and not sees_store(host, demand):
+        reasons.append(_why_not(host, demand.store))
     for volume in demand.volumes:
         here = host.engine.volume(volume.name)
         if here and here != volume.identity:
@@ -127,10 +128,18 @@ def _load(host: Host, store: Store, image: ImageRef) -> None:
         scratch.remove(host.paths, folder.name)
 
 
-def _closed(host: Host, store: Address) -> str | None:
-    """Return why this host cannot open a store, or None."""
+def sees_store(host: Host, demand: Demand) -> bool:
+    """Tell whether this host reaches the very store that the source uses."""
+    try:
+        return demand.store is not None and host.store(demand.store).id == demand.store_id
+    except SpotrunError:
+        return False
+
+
+def _why_not(host: Host, store: Address) -> str:
+    """Return why this host cannot use the source's store."""
     try:
         host.store(store)
     except SpotrunError as error:
         return str(error)
-    return None
+    return f"{store.url} is another store here than at the source"

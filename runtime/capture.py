@@ -14,10 +14,10 @@ import struct
 import termios
 import time
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 from spotrun.images import imagebox, trees
 from spotrun.images.errors import (
@@ -80,6 +80,8 @@ class CaptureState(State):
     bundle: str
     upper: str
     log: str | None
+    trouble: str = ""
+    """Why the store cannot take the snapshot, once that is known."""
     volumes: list[Tree]
     """Trees to be made of volumes, `archive` still being the host's folder."""
     pids: list[int] = field(default_factory=list)
@@ -111,6 +113,8 @@ def begin(host: Host, job: str, *, store: Address | None, left_running: bool) ->
     container, record = _running(host, job), jobs.load(host.paths, job)
     if record is None:
         raise JobNotFound(job=job)
+    if store and store != record.store:
+        _change_store(host, record, store)
     image = host.engine.image(container.image_id)
     if image is None:
         raise NotCapturable(job=job, reason="its image has been removed from this host")
@@ -130,6 +134,16 @@ def begin(host: Host, job: str, *, store: Address | None, left_running: bool) ->
         log=str(container.log) if container.log else None,
         volumes=_volumes(host, container),
     )
+
+
+def _change_store(host: Host, record: jobs.Job, store: Address) -> None:
+    """Make another store if need be; from an encrypted one a job moves to such a one only."""
+    encrypted = bool(record.store.key_file)
+    with suppress(SpotrunError):  # the reason for the change may be that it cannot be opened
+        encrypted = host.store(record.store).encrypted
+    if not host.store(store, make=True).encrypted and encrypted:
+        reason = f"its store is encrypted, and {store.url} is not"
+        raise NotCapturable(job=record.name, reason=reason)
 
 
 def spec_of(state: CaptureState) -> dict[str, Any]:
@@ -176,30 +190,48 @@ def _preflight(session: Session, state: CaptureState) -> None:
     preflight.specification(state.job, spec_of(state))
     preflight.examine(state.job, state.pids)
     needed = memory_of(state.pids) + _MARGIN
-    _room(state, needed, host.store(state.store))
+    try:
+        store = host.store(state.store)
+    except StoreUnavailable as error:
+        _note_trouble(host, state, error)
+    else:
+        _room(state, store)
     if (free := fitness.free_disk(host.paths.scratch)) < needed:
         reason = f"its memory needs {fitness.size(needed)}, {host.paths.scratch} has"
         raise NotCapturable(job=state.job, reason=f"{reason} {fitness.size(free)} free")
 
 
-def _room(state: CaptureState, needed: int, store: Store) -> None:
+def _room(state: CaptureState, store: Store) -> None:
+    """Refuse to fill a store to the brim; how much of the job it has already is not known yet."""
     free = store.backend.free()
-    if free is not None and free < needed:
-        reason = f"its memory needs {fitness.size(needed)}, {store} has {fitness.size(free)} free"
+    if free is not None and free < _MARGIN:
+        reason = f"{store} has {fitness.size(free)} free; {fitness.size(_MARGIN)} must be"
         raise NotCapturable(job=state.job, reason=reason)
+
+
+def _note_trouble(host: Host, state: CaptureState, error: StoreUnavailable) -> None:
+    """Go on nevertheless: the snapshot is kept on this host, unless that is what is in trouble."""
+    if state.store == host.own_store:
+        raise error
+    state.trouble = str(error)
 
 
 def _prepare(session: Session, state: CaptureState) -> None:
     """Make room for the files, and learn what the store has of the job already."""
     needed = memory_of(state.pids) + _MARGIN
     scratch.make(session.host.paths, state.snapshot, images=needed, memory=needed)
-    _push(session, state)
+    if not state.trouble:
+        try:
+            _push(session, state)
+        except StoreUnavailable as error:
+            _note_trouble(session.host, state, error)
 
 
 def _discard(session: Session, state: CaptureState) -> None:
     scratch.remove(session.host.paths, state.snapshot)
-    with suppress(StoreUnavailable):  # then it lapses by itself
-        session.host.store(state.store).abandon(state.snapshot)
+    if not state.trouble:  # else the hold lapses by itself
+        with suppress(StoreUnavailable):
+            session.host.store(state.store).abandon(state.snapshot)
 
 
 def _push(session: Session, state: CaptureState) -> Push:
@@ -209,9 +241,10 @@ def _push(session: Session, state: CaptureState) -> Push:
 
 def _save_image(session: Session, state: CaptureState) -> int:
     """Keep an image that no registry has in the store, once."""
-    host, store = session.host, session.host.store(state.store)
-    push = _push(session, state)
-    if state.image.digest or push.image(state.image):
+    if state.trouble or state.image.digest:
+        return 0
+    host, store, push = session.host, session.host.store(state.store), _push(session, state)
+    if push.image(state.image):
         return 0
     folder = _staged(session, state) / "image"
     host.engine.save_image(state.image, folder)
@@ -318,14 +351,27 @@ def _store(session: Session, state: CaptureState) -> int:
     staged = _staged(session, state)
     state.files = file_sizes(staged)
     threads = _share(session.host) if state.left_running else None
-    try:
-        push = _push(session, state)
-        state.content = push.store(
-            staged, state.files, threads=threads, tell=session.observer.progress
-        )
-    except StoreUnavailable as error:
-        unsent.keep(session.host, staged, _manifest(session, state), state.store, error)
+    with _kept_if_not_taken(session, state):
+        push, tell = _push(session, state), session.observer.progress
+        state.content = push.store(staged, state.files, threads=threads, tell=tell)
     return push.moved
+
+
+@contextmanager
+def _kept_if_not_taken(session: Session, state: CaptureState) -> Iterator[None]:
+    """Keep the snapshot on this host if its store does not take it, and raise Unsent."""
+    if state.trouble:
+        _keep(session, state, state.trouble)
+    try:
+        yield
+    except StoreUnavailable as error:
+        _note_trouble(session.host, state, error)
+        _keep(session, state, state.trouble)
+
+
+def _keep(session: Session, state: CaptureState, reason: str) -> NoReturn:
+    staged, manifest = _staged(session, state), _manifest(session, state)
+    unsent.keep(session.host, staged, manifest, state.store, reason)
 
 
 def _share(host: Host) -> int:
@@ -359,7 +405,8 @@ def _manifest(session: Session, state: CaptureState) -> Manifest:
 def _publish(session: Session, state: CaptureState) -> int:
     """Commit the snapshot: from here on the job is safe."""
     manifest = _manifest(session, state)
-    _push(session, state).publish(manifest)
+    with _kept_if_not_taken(session, state):
+        _push(session, state).publish(manifest)
     record = jobs.load(session.host.paths, state.job)
     if record and not state.handover:
         saved = replace(record, parent=state.snapshot, store=state.store)
@@ -368,7 +415,11 @@ def _publish(session: Session, state: CaptureState) -> int:
 
 
 def _published(session: Session, state: CaptureState) -> bool:
-    return session.host.store(state.store).has(state.job, state.snapshot)
+    """Ask the store; if it does not answer the job goes on, which is right in either case."""
+    try:
+        return session.host.store(state.store).has(state.job, state.snapshot)
+    except StoreUnavailable:
+        return False
 
 
 def _tidy_up(session: Session, state: CaptureState) -> None:

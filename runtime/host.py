@@ -30,12 +30,12 @@ class Host:
     threads: int | None = None
     """How many may store a snapshot while the job goes on; None: half as many as processors."""
 
-    def store(self, address: Address | None = None, *, make: bool = True) -> Store:
+    def store(self, address: Address | None = None, *, make: bool = False) -> Store:
         """Return a store, by default this host's own, which is made if need be."""
         if address is None or address == self.own_store:
             return open_store(self.own_store, make=True)
         store = open_store(address, make=make)
-        if address.shared and store.packs is store.backend:
+        if address.remote and store.packs is store.backend:
             store.packs = PackCache(store.backend, self.paths.cache)
         return store
 

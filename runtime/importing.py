@@ -27,7 +27,7 @@ from spotrun.images.oci import archive
 from spotrun.images.opening import Address
 from spotrun.images.recipe import Content
 from spotrun.images.store import file_sizes
-from spotrun.runtime import facts, locks, overlaid, testimony
+from spotrun.runtime import facts, locks, lookup, overlaid, testimony
 from spotrun.runtime.host import Host
 from spotrun.runtime.steps import Steps, room
 from spotrun.runtime.testimony import Said
@@ -100,7 +100,7 @@ def take(
 def _store(
     host: Host, files: Path, manifest: Manifest, address: Address | None, steps: Steps
 ) -> str:
-    target = host.store(address)
+    target = host.store(lookup.store_of(host, manifest.job, address), make=True)
     with locks.hold(host.paths.locks, manifest.job, "import", host.clock.now(), wait=False):
         push = target.begin(f"import-{manifest.snapshot}", manifest.job, platform.node())
         tell = steps.observer.progress

@@ -58,6 +58,10 @@ def run(host: Host, spec: RunSpec, *, store: Address | None, silent: bool = Fals
     given = grammar.value(spec.options, "--name")
     name = jobs.check_name(given or f"job-{secrets.token_hex(4)}")
     _refuse_stored(host, name)
+    if store:
+        host.store(
+            store, make=True
+        )  # what is wrong with it is better known now than when it counts
     install(host.paths)
     jobs.save(host.paths, jobs.Job(name=name, run=spec, store=store or host.own_store))
     own = [f"--label={JOB_LABEL}={name}", *log_options(spec.options)]

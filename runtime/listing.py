@@ -56,7 +56,7 @@ def logs(host: Host, job: str, *, follow: bool) -> Iterator[LogLine]:
         return
     if record is None or record.place is not jobs.Place.STORED:
         raise JobNotFound(job=job)
-    store = host.store(record.store, make=False)
+    store = host.store(record.store)
     manifest = store.find(job, record.parent)
     if manifest.log:
         with TemporaryDirectory(dir=host.paths.scratch) as folder:

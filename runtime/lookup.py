@@ -3,14 +3,18 @@
 import platform
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from typing import Final
 
-from spotrun.images.errors import SnapshotNotFound, StoreMissing
+from spotrun.images.errors import SnapshotNotFound, StoreLocked, StoreMissing, StoreUnavailable
 from spotrun.images.holds import Purpose
 from spotrun.images.manifest import SNAPSHOT_ID, Manifest
 from spotrun.images.opening import Address
 from spotrun.images.store import Store, new_hold
 from spotrun.runtime import jobs
 from spotrun.runtime.host import Host
+
+_CLOSED: Final = (StoreMissing, StoreLocked, StoreUnavailable)
+"""What must not keep a snapshot from being found in another store."""
 
 
 def snapshot(host: Host, which: str, address: Address | None) -> tuple[Store, Manifest]:
@@ -19,16 +23,21 @@ def snapshot(host: Host, which: str, address: Address | None) -> tuple[Store, Ma
     Without an address it is looked for where this host's jobs have theirs.
     """
     if not SNAPSHOT_ID.fullmatch(which):
-        record = jobs.load(host.paths, which)
-        store = host.store(address or (record.store if record else None), make=False)
+        store = host.store(store_of(host, which, address))
         return store, store.find(which, None)
     for candidate in [address] if address else _stores(host):
-        with suppress(StoreMissing):
-            store = host.store(candidate, make=False)
+        with suppress(*([] if address else _CLOSED)):
+            store = host.store(candidate)
             job = next((job for job, found in store.ids() if found == which), None)
             if job:
                 return store, store.load(job, which)
     raise SnapshotNotFound(which=which, store=address.url if address else "this host's stores")
+
+
+def store_of(host: Host, job: str | None, address: Address | None) -> Address | None:
+    """Return the store that is given, or a job's own; None: this host's."""
+    record = jobs.load(host.paths, job) if job and address is None else None
+    return record.store if record else address
 
 
 @contextmanager
@@ -39,7 +48,8 @@ def held(store: Store, job: str) -> Iterator[None]:
     try:
         yield
     finally:
-        store.end(hold)
+        with suppress(StoreUnavailable):  # then it lapses by itself
+            store.end(hold)
 
 
 def _stores(host: Host) -> list[Address]:

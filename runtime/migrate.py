@@ -33,6 +33,8 @@ class MigrateState(CaptureState):
     """What the phases of a migration know."""
 
     target: str
+    shared: bool = False
+    """Whether the target uses the same store, so that no snapshot need be sent."""
     send_image: bool = False
     """Whether the target can have the image from here only."""
     layers: list[str] = field(default_factory=list)
@@ -48,8 +50,6 @@ def migrate(host: Host, job: str, *, target: str, observer: Observer) -> Migrate
     Remote(host.runner, target)
     with locks.hold(host.paths.locks, job, "migrate", host.clock.now(), wait=False) as lock:
         begun = capture.begin(host, job, store=None, left_running=False)
-        if not begun.store.shared:
-            begun.store = host.own_store  # what is sent must be readable with no key there
         fields = {name: getattr(begun, name) for name in CaptureState.__dataclass_fields__}
         state = MigrateState(**{**fields, "handover": True}, target=target)
         with transaction.failing_as(lambda error: capture.failed(job, error)):
@@ -80,7 +80,8 @@ def _check_target(session: Session, state: MigrateState) -> None:
         disk=memory,
         binds=admission.user_binds(state.run.options),
         volumes=tuple(volumes),
-        store=state.store if state.store.shared else None,
+        store=None if state.store == host.own_store else state.store,
+        store_id=host.store(state.store).id,
     )
     answer = _remote(session, state).call("peer", "admit", stdin=msgspec.json.encode(demand))
     if answer.status != "success":
@@ -88,8 +89,23 @@ def _check_target(session: Session, state: MigrateState) -> None:
     if answer.data["refusals"]:
         reason = "; ".join(answer.data["refusals"])
         raise NotRestorable(snapshot=f"of {state.job}", where=state.target, reason=reason)
+    _choose_store(host, state, shared=answer.data["sees_store"])
     state.send_image = not answer.data["has_image"] and not state.image.digest
     state.layers = answer.data["layers"]
+
+
+def _choose_store(host: Host, state: MigrateState, *, shared: bool) -> None:
+    """Use the own stores of both hosts if they do not share the job's, and it is in plain."""
+    state.shared = shared
+    if shared:
+        return
+    if host.store(state.store).encrypted:
+        reason = (
+            f"its store {state.store.url} is encrypted, and this host does not see it, so that"
+            " its snapshots would not be encrypted there; use a store that both reach"
+        )
+        raise NotRestorable(snapshot=f"of {state.job}", where=state.target, reason=reason)
+    state.store = host.own_store
 
 
 def _send_image(session: Session, state: MigrateState) -> int:
@@ -109,7 +125,7 @@ def _send_image(session: Session, state: MigrateState) -> int:
 
 def _send(session: Session, state: MigrateState) -> int:
     """Send the packs that the target lacks and the manifest, unless both have the same store."""
-    if state.store.shared:
+    if state.shared:
         return 0
     host, remote = session.host, _remote(session, state)
     manifest = host.store(state.store).load(state.job, state.snapshot)
@@ -141,7 +157,7 @@ def _restore_there(session: Session, state: MigrateState) -> None:
 
 def _place(state: MigrateState) -> list[str]:
     """Return the options that name a store that both hosts see, with its key at the same path."""
-    if not state.store.shared:
+    if not state.shared:
         return []
     key = [f"--key-file={state.store.key_file}"] if state.store.key_file else []
     return [f"--store={state.store.url}", *key]
@@ -169,7 +185,7 @@ def _give_up(session: Session, state: MigrateState) -> None:
         given = replace(record, place=place, target=state.target)
         jobs.save(host.paths, replace(given, parent=state.snapshot, store=state.store))
     host.engine.remove(state.container)
-    if state.confirmed:
+    if state.confirmed and not state.shared:
         _forget_handovers(host.store(state.store), state.job)
 
 

@@ -23,6 +23,8 @@ class Admission:
     refusals: list[str]
     has_image: bool
     layers: list[str]
+    sees_store: bool
+    """Whether it reaches the very store that the source uses."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +41,9 @@ def admit(host: Host, demand: admission.Demand) -> Admission:
     if not reasons and not here and demand.image.digest:
         missing = admission.get_image(host, host.store(), demand.image)
         reasons, here = ([missing], False) if missing else ([], True)
-    return Admission(reasons, here, sorted(host.engine.layers()))
+    return Admission(
+        reasons, here, sorted(host.engine.layers()), admission.sees_store(host, demand)
+    )
 
 
 def take_image(host: Host, image: ImageRef, stream: BinaryIO) -> None:

@@ -95,7 +95,8 @@ def pull(
     place = reference.parse(source)
     registry, steps = _registry(host, place, plain_http=plain_http), Steps(host, observer)
     found, described = receive.look(registry)
-    job, target = described.job, host.store(store)
+    job = described.job
+    target = host.store(lookup.store_of(host, job, store), make=True)
     with locks.hold(host.paths.locks, job, "pull", host.clock.now(), wait=False):
         new = not target.has(job, described.snapshot)
         if new:

@@ -80,7 +80,7 @@ def restore(
     with locks.hold(host.paths.locks, name, "restore", host.clock.now(), wait=False) as lock:
         record = jobs.load(host.paths, job)
         address = store or (record.store if record else host.own_store)
-        manifest = host.store(address, make=False).find(jobs.check_name(job), snapshot)
+        manifest = host.store(address).find(jobs.check_name(job), snapshot)
         taken = host.engine.find(name)
         if taken:
             raise NameTaken(name=name, where="this host", container=taken.id[:12])
@@ -135,7 +135,8 @@ def _fetch(session: Session, state: RestoreState) -> int:
         placing = beside.submit(_place_files, session, state)
         moved += store.fetch(manifest, folder, only=memory, tell=tell)
         placing.result()
-    store.end(state.attempt)
+    with suppress(StoreUnavailable):  # then the hold lapses by itself
+        store.end(state.attempt)
     return moved
 
 

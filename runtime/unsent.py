@@ -9,7 +9,7 @@ import msgspec
 
 from spotrun.images import imagebox
 from spotrun.images.durable import write_json
-from spotrun.images.errors import SnapshotNotFound, StoreUnavailable, Unsent
+from spotrun.images.errors import SnapshotNotFound, Unsent
 from spotrun.images.holds import Purpose
 from spotrun.images.manifest import Manifest
 from spotrun.images.opening import Address
@@ -28,17 +28,13 @@ class Record:
     """Where to."""
 
 
-def keep(
-    host: Host, staged: Path, manifest: Manifest, store: Address, error: StoreUnavailable
-) -> NoReturn:
-    """Keep a snapshot's files on this host, and raise Unsent; a host's own store has no other."""
-    if store == host.own_store:
-        raise error
+def keep(host: Host, staged: Path, manifest: Manifest, store: Address, reason: str) -> NoReturn:
+    """Keep a snapshot's files in this host's own store, and raise Unsent."""
     push = _push(host.store(), manifest.job)
     _store(push, staged, replace(manifest, handover=False), None)
     record = Record(manifest.job, manifest.snapshot, store)
     write_json(host.paths.unsent / f"{manifest.snapshot}.json", msgspec.to_builtins(record))
-    raise Unsent(job=manifest.job, snapshot=manifest.snapshot, reason=error) from error
+    raise Unsent(job=manifest.job, snapshot=manifest.snapshot, reason=reason)
 
 
 def send(host: Host, which: str | None, tell: Tell) -> list[Record]:

@@ -82,3 +82,49 @@ def test_snapshot_that_the_store_cannot_take_is_sent_later(hosts: Hosts) -> None
     await_lines(host, "twin", len(lines(host, "twin")) + 2)
     written = lines(host, "twin")
     assert written == [str(number) for number in range(len(written))]
+
+
+def test_encrypted_folder_moves_with_the_job_only_if_both_hosts_see_it(hosts: Hosts) -> None:
+    """Its snapshots never end in plain on the target, which needs the key, too."""
+    a, b = hosts(2)
+    _give_key(a, b)
+    for place in ("/mnt/machine/store", "/root/store"):
+        a.run(["podman", "rm", "-f", "-t0", "count"], check=False)
+        store = (f"--store={place}", f"--key-file={_KEY}")
+        start(a, "count", "busybox", *_COUNT, options=store)
+        await_lines(a, "count", 3)
+        if place == "/root/store":
+            error = refused(a, "migrate", "count", "--to", "ssh://root@host-b")
+            assert error["code"] == "NotRestorable"
+            assert "encrypted" in error["message"]
+            assert status(a, "count") == "running"
+        else:
+            migrate(a, b, "count")
+            spotrun(b, "checkpoint", "--leave-running", "count")
+            assert len(spotrun(b, "snapshots", "count")) == 2
+            b.run(["podman", "rm", "-f", "-t0", "count"])
+    assert spotrun(a, "snapshots") == spotrun(b, "snapshots") == []
+
+
+def test_job_goes_on_when_its_store_is_not_as_it_was(hosts: Hosts) -> None:
+    """Gone, or to be replaced by a plain one: refused. Read-only: its snapshot waits here."""
+    (host,) = hosts(1)
+    _give_key(host)
+    host.fill(_SMALL, 128)
+    store = (f"--store={_SMALL}/store", f"--key-file={_KEY}")
+    start(host, "count", "busybox", *_COUNT, options=store)
+    await_lines(host, "count", 3)
+    error = refused(host, "checkpoint", "count", "--store=/root/plain")
+    assert error["code"] == "NotCapturable"
+    host.run(["mv", f"{_SMALL}/store", f"{_SMALL}/away"])
+    assert refused(host, "checkpoint", "count")["code"] == "StoreMissing"
+    host.run(["mv", f"{_SMALL}/away", f"{_SMALL}/store"])
+    spotrun(host, "checkpoint", "--leave-running", "count")
+    host.run(["mount", "-o", "remount,ro", _SMALL])
+    assert refused(host, "checkpoint", "count")["code"] == "Unsent"
+    host.run(["env", "SPOTRUN_STORE=/root/plain", "spotrun", "restore", "count", "--name=twin"])
+    host.run(["mount", "-o", "remount,rw", _SMALL])
+    assert len(spotrun(host, "push", "count")) == 1
+    assert len(spotrun(host, "snapshots", "count")) == 2
+    for job in ("count", "twin"):
+        await_lines(host, job, len(lines(host, job)) + 2)

@@ -276,8 +276,19 @@ def test_hosts_that_add_keys_at_once_lose_none(url: str, files: list[str]) -> No
     """Each finds the keys of the others."""
     open_store(Address(url, files[0]), make=True)
     with ThreadPoolExecutor(4) as pool:
-        added = list(pool.map(lambda _: add_key(Address(url, files[0]), _SECRETS[1]), range(4)))
+        secrets = [f"secret number {number} of several".encode() for number in range(4)]
+        added = list(pool.map(lambda secret: add_key(Address(url, files[0]), secret), secrets))
     assert {it.id for it in keys_of(Address(url))[1:]} == set(added)
+
+
+def test_secret_that_opens_a_store_is_not_added_again(url: str, files: list[str]) -> None:
+    """Removing or replacing one of its keys would leave it valid, and look as if it were not."""
+    open_store(Address(url, files[0]), make=True)
+    add_key(Address(url, files[0]), _SECRETS[1])
+    for change in (add_key, rotate_key):
+        with pytest.raises(UsageError, match=r"opens store .* already"):
+            change(Address(url, files[0]), _SECRETS[1])
+    assert len(keys_of(Address(url))) == 2
 
 
 def _changed(backend: MemoryBackend, **fields: Any) -> MemoryBackend:  # noqa: ANN401 # any JSON
@@ -332,12 +343,12 @@ def test_identity_that_is_lost_is_not_made_anew(url: str, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(
-    ("url", "shared"),
+    ("url", "remote"),
     [("/var/store", False), ("file:///var/store", False), ("s3://b/p", True), ("gs://b", True)],
 )
-def test_place_that_other_hosts_reach_is_told(url: str, *, shared: bool) -> None:
-    """A path may be one, but need not."""
-    assert Address(url).shared is shared
+def test_place_that_other_hosts_reach_is_told(url: str, *, remote: bool) -> None:
+    """A path may be one too, but need not: the other host is asked."""
+    assert Address(url).remote is remote
 
 
 def test_store_that_has_no_key_ever_is_opened_beside_a_key_in_the_environment(

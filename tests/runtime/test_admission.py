@@ -182,9 +182,20 @@ def test_image_that_is_nowhere_is_named_with_the_store(fake: FakeHost) -> None:
     assert admission.get_image(fake.host, store, IMAGE) == said
 
 
-def test_store_that_this_host_cannot_open_is_a_reason(fake: FakeHost, tmp_path: Path) -> None:
+def test_bucket_that_this_host_cannot_open_is_a_reason(fake: FakeHost, tmp_path: Path) -> None:
     """Asked before the source is frozen: the job's snapshots would be lost to it here."""
     key = tmp_path / "absent"
-    asked = _demand(fake, store=Address(str(tmp_path / "store"), str(key)))
+    asked = _demand(fake, store=Address("s3://bucket/prefix", str(key)))
     (reason,) = admission.refusals(fake.host, asked)
     assert reason == f"key file {key}: No such file or directory"
+    assert not admission.sees_store(fake.host, asked)
+
+
+def test_path_is_the_same_store_only_if_it_has_the_same_id(fake: FakeHost, tmp_path: Path) -> None:
+    """On another host it may be another folder, or none; then snapshots are sent."""
+    place = Address(str(tmp_path / "store"))
+    assert not admission.sees_store(fake.host, _demand(fake, store=place, store_id="x"))
+    store = fake.host.store(place, make=True)
+    assert admission.sees_store(fake.host, _demand(fake, store=place, store_id=store.id))
+    assert not admission.sees_store(fake.host, _demand(fake, store=place, store_id="x"))
+    assert admission.refusals(fake.host, _demand(fake, store=place, store_id="x")) == []
