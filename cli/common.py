@@ -12,7 +12,7 @@ from click.core import ParameterSource
 from spotrun.cli.output import Output
 from spotrun.images.errors import HostUnfit, UsageError
 from spotrun.images.opening import Address
-from spotrun.runtime import jobs
+from spotrun.runtime import jobs, scratch
 from spotrun.runtime.host import Host, this_host
 from spotrun.runtime.paths import Paths
 from spotrun.runtime.settle import settle
@@ -93,4 +93,5 @@ def open_host() -> Host:
     host.paths.prepare()
     for outcome in settle(host, told):
         told.settled(outcome)
+    scratch.sweep(host.paths)
     return host

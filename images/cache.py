@@ -59,7 +59,8 @@ class PackCache:
             fresh.rename(self._folder / f"{_name(key)}-{digest.hexdigest(length=16)}")
             self._shrink()
         except OSError:
-            fresh.unlink(missing_ok=True)
+            with suppress(OSError):
+                fresh.unlink()
 
     def _find(self, pack_id: str) -> Path | None:
         """Return the file of a pack, proved once a process."""

@@ -6,6 +6,7 @@
     |  |- HostUnfit                 this host lacks something; see `spotrun doctor`
     |  |- JobNotFound
     |  |- JobBusy                   another spotrun works on the job
+    |  |- Unsettled                 what an earlier one left could not be set right yet
     |  |- NameTaken                 a container of another owner has the job's name
     |  |- NotCapturable
     |  |- SnapshotNotFound
@@ -103,6 +104,13 @@ class JobBusy(Refused):
     hint = "wait for it to end; it settles the job also when it fails"
 
 
+class Unsettled(Refused):
+    """An interrupted transaction of the job could be neither finished nor taken back so far."""
+
+    template = "an interrupted {verb} of job {job!r} is not settled yet"
+    hint = "every spotrun command tries, and says what is in its way: see `spotrun ps`"
+
+
 class NameTaken(Refused):
     """The engine has a container of that name which is not the job's."""
 
@@ -133,7 +141,7 @@ class StoreMissing(Refused):
     """There is no store at that place."""
 
     template = "there is no store at {store}"
-    hint = "`spotrun checkpoint` makes the one that its job was run with"
+    hint = "is it mounted? `spotrun run --store` and `spotrun checkpoint --store` make a new one"
 
 
 class StoreLocked(Refused):

@@ -10,16 +10,23 @@ from pathlib import Path
 from spotrun.images.process import Runner, checked
 
 _EXACT = ("--acls", "--xattrs", "--xattrs-include=*", "--numeric-owner")
+_DIFFERS = 1
+"""tar's exit status when a file has changed while it was read."""
 _OF_ONE_HOST = ("origin", "impure", "nlink", "uuid", "upper", "protattr")
 """Overlay attributes that refer to inodes of the source's disk."""
 
 
-def pack(runner: Runner, source: Path, archive: Path) -> int:
-    """Write the tree under `source` to `archive`; return its size in bytes."""
+def pack(runner: Runner, source: Path, archive: Path, *, changing: bool = False) -> int:
+    """Write the tree under `source` to `archive`; return its size in bytes.
+
+    In a `changing` one, somebody else may write meanwhile: then each file is as tar has found it.
+    """
     excluded = [f"--xattrs-exclude=trusted.overlay.{name}" for name in _OF_ONE_HOST]
     argv = ["tar", "--create", "--format=posix", "--sparse", *_EXACT, *excluded]
     argv += ["--warning=no-file-ignored", f"--file={archive}", f"--directory={source}", "."]
-    checked(runner.run(argv), argv)
+    done = runner.run(argv)
+    if not (changing and done.status == _DIFFERS):
+        checked(done, argv)
     return archive.stat().st_size
 
 

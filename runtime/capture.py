@@ -113,7 +113,7 @@ def begin(host: Host, job: str, *, store: Address | None, left_running: bool) ->
     container, record = _running(host, job), jobs.load(host.paths, job)
     if record is None:
         raise JobNotFound(job=job)
-    if store and store != record.store:
+    if store:
         _change_store(host, record, store)
     image = host.engine.image(container.image_id)
     if image is None:
@@ -230,7 +230,7 @@ def _prepare(session: Session, state: CaptureState) -> None:
 def _discard(session: Session, state: CaptureState) -> None:
     scratch.remove(session.host.paths, state.snapshot)
     if not state.trouble:  # else the hold lapses by itself
-        with suppress(StoreUnavailable):
+        with suppress(SpotrunError):
             session.host.store(state.store).abandon(state.snapshot)
 
 
@@ -305,8 +305,8 @@ def _copy_files(session: Session, state: CaptureState) -> int:
     runner, moved = session.host.runner, 0
     state.trees = []
     for number, tree in enumerate(_sources(state)):
-        archive = f"trees/{number}.tar"
-        moved += trees.pack(runner, Path(tree.archive), staged / archive)
+        archive, shared = f"trees/{number}.tar", tree.volume is not None
+        moved += trees.pack(runner, Path(tree.archive), staged / archive, changing=shared)
         state.trees.append(replace(tree, archive=archive))
     if state.log:
         _wait_for_output(state.pid)
@@ -407,25 +407,31 @@ def _publish(session: Session, state: CaptureState) -> int:
     manifest = _manifest(session, state)
     with _kept_if_not_taken(session, state):
         _push(session, state).publish(manifest)
-    record = jobs.load(session.host.paths, state.job)
-    if record and not state.handover:
-        saved = replace(record, parent=state.snapshot, store=state.store)
-        jobs.save(session.host.paths, saved)
     return manifest.bytes
 
 
 def _published(session: Session, state: CaptureState) -> bool:
-    """Ask the store; if it does not answer the job goes on, which is right in either case."""
+    """Ask the store; if it cannot tell, the job goes on, which is right in either case."""
     try:
         return session.host.store(state.store).has(state.job, state.snapshot)
-    except StoreUnavailable:
+    except SpotrunError:
         return False
 
 
 def _tidy_up(session: Session, state: CaptureState) -> None:
+    if not state.handover:
+        _record(session, state)
     scratch.remove(session.host.paths, state.snapshot)
-    with suppress(StoreUnavailable):  # then the hold lapses by itself
+    with suppress(SpotrunError):  # then the hold lapses by itself
         session.host.store(state.store).end(state.snapshot)
+
+
+def _record(session: Session, state: CaptureState, **changes: Any) -> None:  # noqa: ANN401 # any field
+    """Let the job's record name the snapshot that is committed, and its store."""
+    record = jobs.load(session.host.paths, state.job)
+    if record:
+        saved = replace(record, parent=state.snapshot, store=state.store, **changes)
+        jobs.save(session.host.paths, saved)
 
 
 def _end(session: Session, state: CaptureState) -> None:
@@ -433,9 +439,7 @@ def _end(session: Session, state: CaptureState) -> None:
 
     The record comes first: an attached `run` reads it when its container ends.
     """
-    record = jobs.load(session.host.paths, state.job)
-    if record:
-        jobs.save(session.host.paths, replace(record, place=jobs.Place.STORED))
+    _record(session, state, place=jobs.Place.STORED)
     session.host.engine.remove(state.container)
 
 

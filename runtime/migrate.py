@@ -132,12 +132,13 @@ def _send(session: Session, state: MigrateState) -> int:
     packs = {key_of(pack.id): pack.size for pack in manifest.content.packs}
     answer = remote.call("peer", "lacks", stdin=msgspec.json.encode(list(packs)))
     _expect(state, answer)
+    lacking = [key for key in packs if key in answer.data]  # and nothing else that it may name
     folder = scratch.place(host.paths, state.snapshot)
     (folder / MANIFEST).write_bytes(encode(manifest))
-    members = [f"--directory={folder}", MANIFEST, f"--directory={state.store.url}", *answer.data]
+    members = [f"--directory={folder}", MANIFEST, f"--directory={state.store.url}", *lacking]
     pack = ["tar", "--create", "--format=posix", *members]
     _expect(state, remote.send(pack, "peer", "take", state.job, state.snapshot))
-    return sum(packs[key] for key in answer.data)
+    return sum(packs[key] for key in lacking)
 
 
 def _call_back(session: Session, state: MigrateState) -> None:

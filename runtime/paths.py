@@ -1,9 +1,12 @@
 """Every place on a host where spotrun keeps something."""
 
 import os
+import stat
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+
+from spotrun.images.errors import HostUnfit
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,10 +29,12 @@ class Paths:
 
     def prepare(self) -> None:
         """Make all folders; memory images hold secrets, so only their owner may look."""
-        inner = (self.jobs, self.journal, self.scratch, self.unsent, self.criu, self.locks,
-                 self.plans, self.restored)  # fmt: skip
+        inner = (self.jobs, self.journal, self.scratch, self.scratch_locks, self.unsent,
+                 self.criu, self.locks, self.plans, self.restored)  # fmt: skip
         for folder in (self.state, self.run, self.memory, *inner):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for folder in (self.state, self.run, self.memory):
+            _own(folder)
 
     @property
     def store(self) -> Path:
@@ -45,6 +50,11 @@ class Paths:
     def cache(self) -> Path:
         """Packs of stores that other hosts use too."""
         return self.state / "cache"
+
+    @property
+    def scratch_locks(self) -> Path:
+        """Who has which of them, as far as no journal says so."""
+        return self.run / "scratch"
 
     @property
     def unsent(self) -> Path:
@@ -89,3 +99,11 @@ class Paths:
     def criu_config(self, job: str) -> Path:
         """Return the CRIU configuration file of a job."""
         return self.criu / f"{job}.conf"
+
+
+def _own(folder: Path) -> None:
+    """Refuse a folder that somebody else made first: what is in it may be run as root."""
+    found = folder.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
+        raise HostUnfit(message=f"{folder} is a link or belongs to another user; remove it")
+    folder.chmod(0o700)

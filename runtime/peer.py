@@ -9,6 +9,7 @@ from spotrun.images.backends.base import is_key
 from spotrun.images.errors import SnapshotDamaged
 from spotrun.images.manifest import ImageRef, Manifest, decode
 from spotrun.images.process import checked
+from spotrun.images.store import Store
 from spotrun.runtime import admission, jobs, locks, scratch
 from spotrun.runtime.host import Host
 
@@ -65,9 +66,26 @@ def lacks(host: Host, keys: list[str]) -> list[str]:
 
 
 def take(host: Host, job: str, snapshot: str, stream: BinaryIO) -> None:
-    """Commit a snapshot whose manifest and packs come as a tar stream to this host's store."""
-    store = host.store()
-    push = store.begin(snapshot, jobs.check_name(job), platform.node())
+    """Commit a snapshot whose manifest and packs come as a tar stream to this host's store.
+
+    It holds the job, so that whoever settles the migration comes after it.
+    """
+    now = host.clock.now()
+    with locks.hold(host.paths.locks, jobs.check_name(job), "take", now, wait=False):
+        store = host.store()
+        push = store.begin(snapshot, job, platform.node())
+        try:
+            manifest = _received(store, job, snapshot, stream)
+            store.check(manifest)
+            push.publish(manifest)
+        except BaseException:
+            store.abandon(snapshot)
+            raise
+        push.end()
+
+
+def _received(store: Store, job: str, snapshot: str, stream: BinaryIO) -> Manifest:
+    """Store the packs of a stream, and return its manifest."""
     manifest = None
     with tarfile.open(fileobj=stream, mode="r|") as members:
         for member in members:
@@ -80,9 +98,7 @@ def take(host: Host, job: str, snapshot: str, stream: BinaryIO) -> None:
                 store.backend.put(member.name, data.read())
     if manifest is None:
         raise SnapshotDamaged(snapshot=snapshot, reason="it came without a manifest")
-    store.check(manifest)
-    push.publish(manifest)
-    push.end()
+    return manifest
 
 
 def _manifest(job: str, snapshot: str, raw: bytes) -> Manifest:
@@ -102,5 +118,7 @@ def settle(host: Host, job: str, snapshot: str) -> Settled:
         record = jobs.load(host.paths, job)
         if record is not None and record.parent == snapshot:  # written when it was taken over
             return Settled(running=True)
-        host.store().remove(job, snapshot)
+        store = host.store()
+        store.remove(job, snapshot)
+        store.abandon(snapshot)
         return Settled(running=False)

@@ -7,9 +7,11 @@ runtime, restores the processes in place of starting new ones.
 import platform
 import shutil
 import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -90,9 +92,20 @@ def restore(
             store=address,
             attempt=f"{manifest.snapshot}-{host.clock.now().timestamp():.6f}",
         )
-        with transaction.failing_as(lambda error: _failed(state, error)):
+        with _volumes_to_itself(host, manifest), transaction.failing_as(partial(_failed, state)):
             transaction.run(Session(host, lock, observer), RESTORE, state)
     return state
+
+
+@contextmanager
+def _volumes_to_itself(host: Host, manifest: Manifest) -> Iterator[None]:
+    """Let no other restore make the same volumes meanwhile: both would take them for their own."""
+    names = sorted({tree.volume for tree in manifest.trees if tree.volume})
+    with ExitStack() as held:
+        for name in names:
+            lock = locks.hold(host.paths.locks, f"~{name}", "restore", host.clock.now(), wait=True)
+            held.enter_context(lock)
+        yield
 
 
 def _failed(state: RestoreState, error: Exception) -> RestoreFailed:
@@ -142,7 +155,7 @@ def _fetch(session: Session, state: RestoreState) -> int:
 
 def _discard(session: Session, state: RestoreState) -> None:
     scratch.remove(session.host.paths, state.attempt)
-    with suppress(StoreUnavailable):  # then the hold lapses by itself
+    with suppress(SpotrunError):  # then the hold lapses by itself
         session.host.store(state.store).end(state.attempt)
 
 

@@ -41,8 +41,5 @@ def room(host: Host, name: str, *, images: int) -> Iterator[tuple[Path, Path]]:
     """Yield a folder for a snapshot's files and one for what else is needed, gone at the end."""
     unique = f"{name}-{secrets.token_hex(4)}"
     other = scratch.place(host.paths, f"{unique}-more")
-    try:
+    with scratch.held(host.paths, unique), scratch.held(host.paths, other.name):
         yield scratch.make(host.paths, unique, images=images, memory=images), other
-    finally:
-        scratch.remove(host.paths, unique)
-        scratch.remove(host.paths, other.name)

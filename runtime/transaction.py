@@ -14,7 +14,7 @@ from typing import Generic, Protocol, TypeVar
 import msgspec
 
 from spotrun.images.durable import sync_directory, write_atomic
-from spotrun.images.errors import Failed, Refused, SpotrunError, Unfinished
+from spotrun.images.errors import Failed, Refused, SpotrunError, Unfinished, Unsettled
 from spotrun.images.manifest import PhaseRecord
 from spotrun.images.meter import Progress
 from spotrun.runtime.host import Host
@@ -116,6 +116,9 @@ def failing_as(failure: Callable[[Exception], Failed]) -> Iterator[None]:
 
 def run(session: Session, transaction: Transaction[S], state: S) -> None:
     """Do all phases, or raise with all of them taken back."""
+    left = entry_of(session.host, state.job)
+    if left is not None:  # its journal is all that can set the job right
+        raise Unsettled(job=state.job, verb=left.verb)
     commit = _index(transaction, transaction.commit)
     try:
         for phase in transaction.phases[: commit + 1]:

@@ -9,7 +9,7 @@ import msgspec
 
 from spotrun.images import imagebox
 from spotrun.images.durable import write_json
-from spotrun.images.errors import SnapshotNotFound, Unsent
+from spotrun.images.errors import SnapshotNotFound, SpotrunError, Unsent
 from spotrun.images.holds import Purpose
 from spotrun.images.manifest import Manifest
 from spotrun.images.opening import Address
@@ -42,10 +42,20 @@ def send(host: Host, which: str | None, tell: Tell) -> list[Record]:
     found = [it for it in records(host) if which in {None, it.job, it.snapshot}]
     if which is not None and not found:
         raise SnapshotNotFound(which=f"{which} to be sent", store="this host")
+    failures: list[SpotrunError] = []
     for record in found:
-        with locks.hold(host.paths.locks, record.job, "push", host.clock.now(), wait=False):
-            _send(host, record, tell)
+        try:
+            _send_held(host, record, tell)
+        except SpotrunError as error:  # the others can still be sent
+            failures.append(error)
+    if failures:
+        raise failures[0]
     return found
+
+
+def _send_held(host: Host, record: Record, tell: Tell) -> None:
+    with locks.hold(host.paths.locks, record.job, "push", host.clock.now(), wait=False):
+        _send(host, record, tell)
 
 
 def records(host: Host) -> list[Record]:
@@ -59,14 +69,12 @@ def _send(host: Host, record: Record, tell: Tell) -> None:
     if not target.has(record.job, record.snapshot):
         manifest = own.load(record.job, record.snapshot)
         name, needed = f"send-{record.snapshot}", manifest.memory_bytes
-        folder = scratch.make(host.paths, name, images=needed, memory=needed)
-        try:
+        with scratch.held(host.paths, name):
+            folder = scratch.make(host.paths, name, images=needed, memory=needed)
             own.fetch(manifest, folder, tell=tell)
             push = _push(target, record.job)
             _send_image(host, target, push, manifest, tell)
             _store(push, folder, manifest, tell)
-        finally:
-            scratch.remove(host.paths, name)
     own.remove(record.job, record.snapshot)
     (host.paths.unsent / f"{record.snapshot}.json").unlink(missing_ok=True)
 

@@ -2,14 +2,15 @@
 
 import os
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from spotrun.images import trees
 from spotrun.images.errors import CommandFailed
-from spotrun.images.process import SystemRunner
+from spotrun.images.process import Completed, SystemRunner
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root may make such files")
 Carried = Callable[[], Path]
@@ -213,3 +214,32 @@ def test_archive_that_was_cut_off_is_reported(source: Path, tmp_path: Path) -> N
     (tmp_path / "target").mkdir()
     with pytest.raises(CommandFailed, match="tar --extract"):
         trees.unpack(SystemRunner(), archive, tmp_path / "target")
+
+
+class _Tar(SystemRunner):
+    """A tar that ends with a status."""
+
+    def __init__(self, status: int) -> None:
+        super().__init__()
+        self._status = status
+
+    def run(self, argv: Sequence[str], **_: Any) -> Completed:  # noqa: ANN401 # never used
+        assert argv[0] == "tar"
+        return Completed(self._status, "", "tar: ./x: it says")
+
+
+@pytest.mark.parametrize(("changing", "status"), [(False, 1), (True, 2)])
+def test_tree_that_cannot_be_read_whole_is_an_error(
+    source: Path, tmp_path: Path, status: int, *, changing: bool
+) -> None:
+    """By default already when a file changes meanwhile, which tar ends with status 1 for."""
+    runner = _Tar(status)
+    with pytest.raises(CommandFailed, match="it says"):
+        trees.pack(runner, source, tmp_path / "0.tar", changing=changing)
+
+
+def test_volume_that_others_write_to_is_saved_as_it_was_found(source: Path, tmp_path: Path) -> None:
+    """Another container may have it open, and goes on."""
+    archive = tmp_path / "0.tar"
+    archive.write_bytes(b"what tar has written")
+    assert trees.pack(_Tar(1), source, archive, changing=True) == archive.stat().st_size

@@ -55,7 +55,7 @@ def _save(host: Host, folder: Path, address: Address | None = None, **changes: s
     trees.pack(SystemRunner(), upper, files / "trees" / "0.tar")
     sizes, root = file_sizes(files), Tree("rootfs", "trees/0.tar", "/")
     described = manifest(files=sizes, trees=(root,), **changes)
-    store = host.store(address)
+    store = host.store(address, make=True)
     push = store.begin("test", described.job, "host")
     content = push.store(files, sizes, threads=None, tell=None)
     described = manifest(files=sizes, trees=(root,), content=content, **changes)

@@ -10,7 +10,8 @@ import msgspec
 import pytest
 
 from spotrun.images import durable
-from spotrun.images.errors import Unfinished
+from spotrun.images.errors import Unfinished, Unsettled
+from spotrun.images.opening import Address
 from spotrun.runtime import capture, locks, scratch, settle, transaction
 from spotrun.runtime.transaction import State
 from tests.fakes.host import FakeHost, fake_host
@@ -256,8 +257,19 @@ def test_journal_has_all_that_the_phases_know(fake: FakeHost, story: Callable[..
     assert transaction.entry_of(fake.host, "other") is None
 
 
-def _interrupted(fake: FakeHost, job: str) -> tuple[str, Path]:
-    """Leave a checkpoint that was killed in its dump; return container and scratch folder."""
+def test_unsettled_work_is_not_written_over(fake: FakeHost, story: Callable[..., Story]) -> None:
+    """Its journal is all that can set the job right: nothing else begins before."""
+    _killed(lambda: transaction.run(session(fake.host)[0], TRANSACTION, story(die="end second")))
+    before = transaction.entry_of(fake.host, "job")
+    with pytest.raises(Unsettled, match="an interrupted tell of job 'job' is not settled yet"):
+        transaction.run(session(fake.host)[0], TRANSACTION, story())
+    assert transaction.entry_of(fake.host, "job") == before
+
+
+def _interrupted(
+    fake: FakeHost, job: str, phase: str = "dump processes", store: Address | None = None
+) -> tuple[str, Path]:
+    """Leave a checkpoint that was killed in a phase; return container and scratch folder."""
     container = fake.engine.create([f"--name={job}", fake.engine.add_image(job, b"layer").name])
     fake.engine.start(container)
     fake.oci.freeze(container)
@@ -265,7 +277,7 @@ def _interrupted(fake: FakeHost, job: str) -> tuple[str, Path]:
         job=job,
         container=container,
         snapshot=f"of-{job}",
-        store=fake.host.own_store,
+        store=store or fake.host.own_store,
         left_running=False,
         image=manifest().image,
         run=manifest().run,
@@ -277,7 +289,7 @@ def _interrupted(fake: FakeHost, job: str) -> tuple[str, Path]:
         log=None,
         volumes=[],
     )
-    entry = _entry("checkpoint", "dump processes", state)
+    entry = _entry("checkpoint", phase, state)
     (fake.host.paths.journal / f"{job}.json").write_bytes(msgspec.json.encode(entry))
     return container, scratch.make(fake.host.paths, state.snapshot, images=0, memory=0)
 
@@ -291,6 +303,26 @@ def test_killed_checkpoint_is_settled_at_the_job(fake: FakeHost) -> None:
     assert fake.oci.status(container) == "running"
     assert not staged.exists()
     assert settle.settle(fake.host, Listener()) == []
+
+
+@pytest.mark.parametrize("trouble", ["gone", "locked", "foreign"])
+def test_job_goes_on_when_its_store_cannot_tell_whether_it_was_saved(
+    fake: FakeHost, tmp_path: Path, trouble: str
+) -> None:
+    """Nothing stays frozen, and no memory image stays behind."""
+    place, key = tmp_path / "store", tmp_path / "key"
+    key.write_text("a secret of more than sixteen bytes")
+    store = Address(str(place), str(key))
+    if trouble == "foreign":
+        place.mkdir()
+        (place / "store.json").write_text("{}")
+    if trouble == "locked":
+        key.unlink()
+    container, staged = _interrupted(fake, "one", "publish", store)
+    (outcome,) = settle.settle(fake.host, Listener())
+    assert (outcome.finished, outcome.error) == (False, None)
+    assert fake.oci.status(container) == "running"
+    assert not staged.exists()
 
 
 def test_job_that_another_spotrun_works_on_is_not_settled(fake: FakeHost) -> None:
