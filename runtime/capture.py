@@ -85,6 +85,8 @@ class CaptureState(State):
     volumes: list[Tree]
     """Trees to be made of volumes, `archive` still being the host's folder."""
     pids: list[int] = field(default_factory=list)
+    memory: int = 0
+    """Bytes of them before the freeze: to ask takes time that a frozen job does not have."""
     trees: list[Tree] = field(default_factory=list)
     files: dict[str, int] = field(default_factory=dict)
     content: Content | None = None
@@ -189,7 +191,8 @@ def _preflight(session: Session, state: CaptureState) -> None:
     state.pids = host.oci.processes(state.container)
     preflight.specification(state.job, spec_of(state))
     preflight.examine(state.job, state.pids)
-    needed = memory_of(state.pids) + _MARGIN
+    state.memory = memory_of(state.pids)
+    needed = state.memory + _MARGIN
     try:
         store = host.store(state.store)
     except StoreUnavailable as error:
@@ -218,7 +221,7 @@ def _note_trouble(host: Host, state: CaptureState, error: StoreUnavailable) -> N
 
 def _prepare(session: Session, state: CaptureState) -> None:
     """Make room for the files, and learn what the store has of the job already."""
-    needed = memory_of(state.pids) + _MARGIN
+    needed = state.memory + _MARGIN
     scratch.make(session.host.paths, state.snapshot, images=needed, memory=needed)
     if not state.trouble:
         try:
@@ -282,7 +285,7 @@ def _dump(session: Session, state: CaptureState) -> int:
         criu_config=session.host.paths.criu_config(state.job),
     )
     try:
-        with watched(options.images, memory_of(state.pids), session.observer.progress):
+        with watched(options.images, state.memory, session.observer.progress):
             session.host.oci.dump(state.container, options, pass_fds=(session.lock.fd,))
     except SpotrunError as error:
         error.log = _keep_log(session.host, state, error.log)
