@@ -29,7 +29,7 @@ test: lint ## everything: lint, unit tests, and the lab (needs root)
 demo: $(READY) ## a training job moves between two lab hosts in mid-run (needs root)
 	$(BIN)/python -m tests.lab.demo
 
-bench: $(READY) ## spotrun against Podman's own checkpoint and bare runc (needs root)
+bench: $(READY) ## spotrun against Podman, bare runc, restic and bare S3 clients (needs root)
 	$(BIN)/python -m tests.bench
 
 clean: ## remove what was built here (not the lab cache)
