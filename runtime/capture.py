@@ -5,14 +5,10 @@ files are copied. It is ended only after the snapshot is committed, so a failure
 it running.
 """
 
-import fcntl
 import json
 import os
 import platform
 import shutil
-import struct
-import termios
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
@@ -52,11 +48,11 @@ from spotrun.runtime import (
 from spotrun.runtime.engine import Container
 from spotrun.runtime.host import Host
 from spotrun.runtime.oci import DumpOptions
+from spotrun.runtime.processes import memory_of, wait_for_output
 from spotrun.runtime.transaction import Observer, Phase, Session, State, Transaction
 from spotrun.runtime.watch import watched
 
 _SHM: Final = "/dev/shm"  # noqa: S108 # a path in the container
-_DRAIN_SECONDS: Final = 2.0
 _MARGIN: Final = 64 << 20
 """Bytes that stay free beside the memory image: metadata and changed files."""
 
@@ -152,11 +148,6 @@ def spec_of(state: CaptureState) -> dict[str, Any]:
     """Return the container's OCI specification, as the OCI runtime was given it."""
     spec: dict[str, Any] = json.loads((Path(state.bundle) / "config.json").read_bytes())
     return spec
-
-
-def memory_of(pids: list[int]) -> int:
-    """Return the resident memory of processes, in bytes, shared pages counted once each."""
-    return sum(_pss(pid) for pid in pids)
 
 
 def _running(host: Host, job: str) -> Container:
@@ -312,7 +303,7 @@ def _copy_files(session: Session, state: CaptureState) -> int:
         moved += trees.pack(runner, Path(tree.archive), staged / archive, changing=shared)
         state.trees.append(replace(tree, archive=archive))
     if state.log:
-        _wait_for_output(state.pid)
+        wait_for_output(state.pid)
         shutil.copyfile(state.log, staged / "log")
         moved += (staged / "log").stat().st_size
     return moved
@@ -325,23 +316,6 @@ def _sources(state: CaptureState) -> Iterator[Tree]:
         if mount["destination"] == _SHM and "bind" in mount.get("options", ()):
             yield Tree(kind="mount", archive=mount["source"], destination=_SHM)
     yield from state.volumes
-
-
-def _wait_for_output(pid: int) -> None:
-    """Wait until the engine has read what the frozen process wrote into its output pipes."""
-    for fd in (1, 2):
-        path = Path(f"/proc/{pid}/fd/{fd}")
-        if not path.is_fifo():
-            continue
-        with path.open("rb", buffering=0) as pipe:
-            deadline = time.monotonic() + _DRAIN_SECONDS
-            while _unread(pipe.fileno()) and time.monotonic() < deadline:
-                time.sleep(0.002)
-
-
-def _unread(fd: int) -> int:
-    """Return the bytes that wait in a pipe (ioctl_pipe(2))."""
-    return int(struct.unpack("i", fcntl.ioctl(fd, termios.FIONREAD, b"\0" * 4))[0])
 
 
 def _thaw_again(session: Session, state: CaptureState) -> None:
@@ -448,16 +422,6 @@ def _end(session: Session, state: CaptureState) -> None:
 
 def _staged(session: Session, state: CaptureState) -> Path:
     return scratch.place(session.host.paths, state.snapshot)
-
-
-def _pss(pid: int) -> int:
-    """Return the proportional share of memory of a process, in bytes; 0: it has gone."""
-    try:
-        rollup = Path(f"/proc/{pid}/smaps_rollup").read_text()
-    except OSError:
-        return 0
-    sizes = dict(line.split(":", 1) for line in rollup.splitlines()[1:])
-    return int(sizes["Pss"].split()[0]) << 10
 
 
 PREPARE: Final[list[Phase[CaptureState]]] = [

@@ -24,6 +24,7 @@ from spotrun.runtime import admission, capture, facts, jobs, locks, scratch, tra
 from spotrun.runtime.capture import CaptureState
 from spotrun.runtime.host import Host
 from spotrun.runtime.peer import MANIFEST
+from spotrun.runtime.processes import memory_of
 from spotrun.runtime.remote import Answer, Remote
 from spotrun.runtime.transaction import Observer, Phase, Session, Transaction
 
@@ -71,7 +72,7 @@ def _check_target(session: Session, state: MigrateState) -> None:
     """Ask the target whether the job may come, before anything is touched here."""
     host = session.host
     volumes = [admission.VolumeDemand(t.volume, t.identity) for t in state.volumes if t.volume]
-    memory = capture.memory_of(host.oci.processes(state.container))
+    memory = memory_of(host.oci.processes(state.container))
     demand = admission.Demand(
         name=state.job,
         image=state.image,
