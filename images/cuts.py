@@ -39,18 +39,19 @@ def spans(folder: Path, names: Iterable[str]) -> Iterator[Span]:
         path = folder / name
         if path.parent not in runs:
             runs[path.parent] = page_runs(path.parent)
-        yield from _grouped(name, _lengths(path, runs[path.parent].get(path.name)))
+        yield from grouped(name, _lengths(path, runs[path.parent].get(path.name)))
 
 
 def _lengths(path: Path, runs: list[Run] | None) -> Iterator[int]:
     if runs is not None:
-        return _of_pages(runs)
+        return of_pages(runs)
     if path.suffix == ".tar":
         return _of_archive(path)
-    return _of_units(path.stat().st_size)
+    return of_units(path.stat().st_size)
 
 
-def _grouped(name: str, lengths: Iterator[int]) -> Iterator[Span]:
+def grouped(name: str, lengths: Iterator[int]) -> Iterator[Span]:
+    """Yield the parts of a file, given the sizes of its chunks."""
     start = size = 0
     group: list[int] = []
     for length in lengths:
@@ -63,14 +64,15 @@ def _grouped(name: str, lengths: Iterator[int]) -> Iterator[Span]:
         yield Span(name, start, tuple(group))
 
 
-def _of_units(size: int) -> Iterator[int]:
+def of_units(size: int) -> Iterator[int]:
+    """Cut so many bytes evenly."""
     for _ in range(size // CHUNK_BYTES):
         yield CHUNK_BYTES
     if rest := size % CHUNK_BYTES:
         yield rest
 
 
-def _of_pages(runs: list[Run]) -> Iterator[int]:
+def of_pages(runs: Iterable[Run]) -> Iterator[int]:
     """Cut where the next page lies in another 64 KiB of address space."""
     window, size = -1, 0
     for start, length in runs:
@@ -94,10 +96,10 @@ def _of_archive(path: Path) -> Iterator[int]:
     at, size = 0, path.stat().st_size
     with path.open("rb") as file:
         for start, length in _large_members(file, size):
-            yield from _of_units(start - at)
-            yield from _of_units(length)
+            yield from of_units(start - at)
+            yield from of_units(length)
             at = start + length
-    yield from _of_units(size - at)
+    yield from of_units(size - at)
 
 
 def _large_members(file: BinaryIO, size: int) -> Iterator[tuple[int, int]]:

@@ -5,15 +5,18 @@
     |  |- UsageError                bad command line or configuration
     |  |- HostUnfit                 this host lacks something; see `spotrun doctor`
     |  |- JobNotFound
+    |  |  |- JobStored              it is only a snapshot
+    |  |  `- JobMoved               it is on another host
     |  |- JobBusy                   another spotrun works on the job
     |  |- Unsettled                 what an earlier one left could not be set right yet
-    |  |- NameTaken                 a container of another owner has the job's name
+    |  |- NameTaken                 a container that must stay has the job's name
     |  |- NotCapturable
     |  |- SnapshotNotFound
     |  |- SnapshotDamaged
     |  |- StoreMissing              there is no store at that place
     |  |- StoreLocked               it is encrypted, and the key does not fit
     |  |- StoreForeign              it is no store of this spotrun's format
+    |  |- LeaseHeld                 another host may run the job
     |  |- NotExportable             a snapshot cannot leave the store in that form
     |  |- ArchiveUnfit              an engine's checkpoint archive cannot become a snapshot
     |  `- NotRestorable
@@ -22,6 +25,7 @@
     |  |- Unsent                    so it does, and its snapshot waits on this host
     |  |- RestoreFailed             nothing is left of the attempt
     |  `- TargetUnreachable
+    |- LeaseLost                    this host may not run the job, or no longer
     |- Unfinished                   it took effect; the next spotrun does the rest
     |- ToolError                    a program that spotrun uses said no
     |  |- EngineError
@@ -60,7 +64,7 @@ class SpotrunError(Exception):
 
     template: ClassVar[str] = "{message}"
     hint: ClassVar[str] = ""
-    exit_code: ClassVar[ExitCode] = ExitCode.OWN_ERROR
+    exit_code: ExitCode = ExitCode.OWN_ERROR
 
     def __init__(self, *, log: Path | None = None, **fields: object) -> None:
         """Fill the template with the fields; `log` is the raw log to read next."""
@@ -97,6 +101,20 @@ class JobNotFound(Refused):
     hint = "`spotrun ps` lists the jobs"
 
 
+class JobStored(JobNotFound):
+    """The job has no container: it is a snapshot, and can go on."""
+
+    template = "job {job!r} is stored as {snapshot}: `spotrun restore {job}` goes on with it"
+    hint = ""
+
+
+class JobMoved(JobNotFound):
+    """The job is on another host."""
+
+    template = "job {job!r} has moved to {target}"
+    hint = "see `spotrun ps` there"
+
+
 class JobBusy(Refused):
     """Another spotrun process holds the job."""
 
@@ -112,7 +130,7 @@ class Unsettled(Refused):
 
 
 class NameTaken(Refused):
-    """The engine has a container of that name which is not the job's."""
+    """The engine has a container of that name which must stay: another's, or one in use."""
 
     template = "the name {name!r} is taken on {where} by container {container}"
     hint = "give another one with --name, or remove that container"
@@ -155,6 +173,13 @@ class StoreForeign(Refused):
     """What is there is not a store that this spotrun knows."""
 
     template = "store {store} cannot be used: {reason}"
+
+
+class LeaseHeld(Refused):
+    """Another host may run the job; in `wait` seconds it may be known to have stopped."""
+
+    template = "job {job!r} belongs to host {host}"
+    hint = "it is taken over when that host has not been heard of for long enough"
 
 
 class NotExportable(Refused):
@@ -203,6 +228,12 @@ class TargetUnreachable(Failed):
 
     template = "{target} cannot be used: {reason}"
     hint = "the target needs sshd, root and spotrun; try `ssh HOST spotrun doctor`"
+
+
+class LeaseLost(SpotrunError):
+    """This host does not hold the job's lease: it must not run the job, nor publish."""
+
+    template = "this host does not hold the lease of job {job!r}: {reason}"
 
 
 class Unfinished(SpotrunError):

@@ -5,8 +5,9 @@
 
 from pathlib import Path
 
-from spotrun.images.manifest import ImageRef
-from spotrun.images.store import Push, Store, StoredImage, Tell, file_sizes
+from spotrun.images.pushing import Push
+from spotrun.images.runspec import ImageRef
+from spotrun.images.store import Store, StoredImage, Tell, file_sizes
 
 
 def put(

@@ -13,10 +13,9 @@ from typing import Any, Final
 import msgspec
 
 from spotrun.images.recipe import Content
+from spotrun.images.runspec import JOB_NAME, ImageRef, RunSpec
 
 FORMAT: Final = 1
-JOB_NAME: Final = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9_.-]{0,127}")
-"""What Docker and Podman take as a container name."""
 _TIME: Final = "%Y%m%dT%H%M%SZ"
 SNAPSHOT_ID: Final = re.compile(r"\d{8}T\d{6}Z-[0-9a-f]{6}")
 
@@ -26,29 +25,6 @@ class Kind(StrEnum):
 
     LIVE = "live"
     FILES = "files"
-
-
-@dataclass(frozen=True, slots=True)
-class ImageRef:
-    """An image, identified by what does not change when it is renamed or pulled elsewhere."""
-
-    name: str
-    """As the user gave it."""
-    id: str
-    """Hex digest of the image's configuration."""
-    digest: str | None
-    """`name@sha256:…` under which a registry has it; None: no registry has it."""
-    layers: tuple[str, ...]
-    """Digests of the uncompressed layers, lowest first."""
-
-
-@dataclass(frozen=True, slots=True)
-class RunSpec:
-    """`run`'s command line as the user gave it, without spotrun's own options."""
-
-    options: tuple[str, ...]
-    image: str
-    command: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,6 +43,11 @@ class Meter:
         self._next = self._start + _INTERVAL
         self._lock = threading.Lock()
 
+    def expect(self, total: int, tell: Callable[[Progress], None] | None) -> None:
+        """Tell from now on, of so many bytes to do in all."""
+        with self._lock:
+            self._total, self._tell = total, tell
+
     @property
     def moved(self) -> int:
         """Bytes transferred so far."""

@@ -17,6 +17,7 @@ from typing import Final
 import msgspec
 
 from spotrun.images import keys
+from spotrun.images.address import NO_KEY, Address
 from spotrun.images.backends import open_backend
 from spotrun.images.backends.base import Backend, ObjectChanged, ObjectExists, ObjectMissing
 from spotrun.images.errors import (
@@ -33,28 +34,9 @@ from spotrun.images.store import SNAPSHOTS, Store
 FORMAT: Final = 1
 IDENTITY: Final = "store.json"
 SECRET_VARIABLE: Final = "SPOTRUN_KEY"  # noqa: S105 # the name of a variable
-NO_KEY: Final = ""
 _SHORTEST: Final = 16
 _LONGEST: Final = 64 << 10
 _TRIES: Final = 10
-
-
-@dataclass(frozen=True, slots=True)
-class Address:
-    """A store as the user names it."""
-
-    url: str
-    """A path, or a URL that `open_backend` knows."""
-    key_file: str | None = None
-    """The file with the secret of an encrypted store; None: `SPOTRUN_KEY` has it, if that is set.
-
-    NO_KEY: the store is never encrypted, whatever that variable says.
-    """
-
-    @property
-    def remote(self) -> bool:
-        """Tell whether the store is somewhere else than in this host's file system."""
-        return "://" in self.url and not self.url.startswith("file:")
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,8 @@ An image file has two 32-bit magic numbers, then protobuf messages, each behind 
 """
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -23,6 +24,39 @@ Run = tuple[int, int]
 """Virtual address of pages that follow each other, and how many bytes they are."""
 
 
+class PageMap:
+    """One page map, which may still be growing."""
+
+    def __init__(self, path: Path) -> None:
+        """Read that file, from its begin on."""
+        self.pages: str | None = None
+        """Name of the page file; None: the map does not say it yet."""
+        self._path = path
+        self._taken = 0
+        """Bytes of the file that have been made sense of."""
+
+    def more(self) -> list[Run]:
+        """Return the runs that have been written since, or raise ValueError or LookupError."""
+        with self._path.open("rb") as file:
+            file.seek(self._taken)
+            raw = file.read()
+        at, runs = 0 if self._taken else _after_head(raw), []
+        for message, end in _messages(raw, at):
+            fields, at = _fields(message), end
+            if self.pages is None:
+                self.pages = f"pages-{fields[_PAGES_ID]}.img"
+            elif _is_present(fields):
+                pages = fields.get(_NR_PAGES_64) or fields[_NR_PAGES]
+                runs.append((fields[_VADDR], pages * PAGE))
+        self._taken += at if self.pages else 0
+        return runs
+
+    @property
+    def whole(self) -> bool:
+        """Tell whether all of the file makes sense, now that it does not grow any more."""
+        return self.pages is not None and self._taken == self._path.stat().st_size
+
+
 def page_runs(folder: Path) -> dict[str, list[Run]]:
     """Return, for the page files of a dump, the runs of pages in the order of the file.
 
@@ -30,37 +64,39 @@ def page_runs(folder: Path) -> dict[str, list[Run]]:
     """
     found: dict[str, list[Run]] = {}
     for path in sorted(folder.glob("pagemap-*.img")):
-        try:
-            pages_id, runs = _read(path.read_bytes())
-        except (ValueError, LookupError, struct.error):
-            continue
-        pages = folder / f"pages-{pages_id}.img"
-        if pages.is_file() and pages.stat().st_size == sum(length for _, length in runs):
-            found[pages.name] = runs
+        page_map = PageMap(path)
+        with suppress(ValueError, LookupError):
+            runs = page_map.more()
+            if page_map.pages is None or not page_map.whole:
+                continue
+            pages = folder / page_map.pages
+            if pages.is_file() and pages.stat().st_size == sum(length for _, length in runs):
+                found[pages.name] = runs
     return found
 
 
-def _read(raw: bytes) -> tuple[int, list[Run]]:
-    """Return the number of the page file, and its runs."""
+def _after_head(raw: bytes) -> int:
+    """Return where the messages begin."""
+    if len(raw) < _HEAD.size:
+        return len(raw)
     if _HEAD.unpack_from(raw) != (_COMMON_MAGIC, _PAGEMAP_MAGIC):
         raise ValueError("not a page map")
-    messages = _messages(raw, _HEAD.size)
-    head = _fields(next(messages, b""))
-    runs = []
-    for message in messages:
-        entry = _fields(message)
-        flags = entry.get(_FLAGS, 0 if entry.get(_IN_PARENT) else _PRESENT)
-        if flags & _PRESENT:
-            pages = entry.get(_NR_PAGES_64) or entry[_NR_PAGES]
-            runs.append((entry[_VADDR], pages * PAGE))
-    return head[_PAGES_ID], runs
+    return _HEAD.size
 
 
-def _messages(raw: bytes, at: int) -> Iterator[bytes]:
-    while at < len(raw):
-        (length,) = _LENGTH.unpack_from(raw, at)
-        at += _LENGTH.size + length
-        yield raw[at - length : at]
+def _messages(raw: bytes, at: int) -> Iterator[tuple[bytes, int]]:
+    """Yield the whole messages, and where each ends."""
+    while at <= len(raw) - _LENGTH.size:
+        start = at + _LENGTH.size
+        at = start + _LENGTH.unpack_from(raw, at)[0]
+        if at > len(raw):
+            return
+        yield raw[start:at], at
+
+
+def _is_present(fields: Mapping[int, int]) -> bool:
+    """Tell whether the pages are in the page file, in old and new CRIU's way."""
+    return bool(fields.get(_FLAGS, 0 if fields.get(_IN_PARENT) else _PRESENT) & _PRESENT)
 
 
 def _fields(message: bytes) -> dict[int, int]:

@@ -5,15 +5,14 @@ It lies in the lowest layer because all four folders need it.
 
 import os
 import shlex
-import signal
 import subprocess
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Protocol
 
+from spotrun.images import attached
 from spotrun.images.errors import CommandFailed, ExitCode
 
 
@@ -39,8 +38,9 @@ class Runner(Protocol):
     """Starts child processes; the seam that tests script.
 
     Implementers may rely on: `argv` is never empty and never goes through a shell.
-    Callers may rely on: a child gets no file descriptor but 0, 1, 2 and those in `pass_fds`;
-    a child whose program does not exist ends with status 127 and says so on stderr.
+    Callers may rely on: a child gets no file descriptor but 0, 1, 2 and those in `pass_fds`,
+    an attached one also what this process was given; a child whose program does not exist ends
+    with status 127 and says so on stderr.
     """
 
     def run(
@@ -56,9 +56,12 @@ class Runner(Protocol):
         """Run to the end and return what is left; `timeout` in seconds raises TimeoutError."""
         ...
 
-    def attach(self, argv: Sequence[str], *, silent: bool = False) -> int:
-        """Run with this process's own stdin, stderr and, unless silent, stdout; return its status.
+    def attach(
+        self, argv: Sequence[str], *, silent: bool = False, stderr: IO[bytes] | None = None
+    ) -> int:
+        """Run as if it were this process, with its terminal and signals; return its status.
 
+        It has this process's descriptors, except stdout if silent, and stderr if that is given.
         The status of a child that a signal ended is 128 + its number, as a shell has it.
         """
         ...
@@ -113,17 +116,14 @@ class SystemRunner:
                 raise TimeoutError(f"{argv[0]} took more than {timeout:g} s") from late
         return Completed(child.returncode, _text(out), _text(err))
 
-    def attach(self, argv: Sequence[str], *, silent: bool = False) -> int:
-        """Hand over the terminal; Ctrl-C reaches the child, which decides."""
-        stdout = subprocess.DEVNULL if silent else None
-        with _unheard(signal.SIGINT, signal.SIGTERM):  # the terminal sends it to the child too
-            try:
-                child = subprocess.Popen(argv, env=self._environment, stdout=stdout)
-            except OSError as error:
-                return _status(error)
-            with child:
-                status = child.wait()
-        return status if status >= 0 else 128 - status
+    def attach(
+        self, argv: Sequence[str], *, silent: bool = False, stderr: IO[bytes] | None = None
+    ) -> int:
+        """Hand over the terminal, and pass on what signals come."""
+        try:
+            return attached.run(argv, self._environment, silent=silent, stderr=stderr)
+        except OSError as error:
+            return _status(error)
 
     def pipe(self, producer: Sequence[str], consumer: Sequence[str]) -> tuple[Completed, Completed]:
         """Connect two children; neither's data passes through this process."""
@@ -178,14 +178,3 @@ def checked(completed: Completed, argv: Sequence[str]) -> Completed:
 
 def _text(raw: bytes | None) -> str:
     return (raw or b"").decode(errors="replace")
-
-
-@contextmanager
-def _unheard(*signals: signal.Signals) -> Iterator[None]:
-    """Let signals pass without effect here; a child that is started has them as ever."""
-    before = [(it, signal.signal(it, lambda *_: None)) for it in signals]
-    try:
-        yield
-    finally:
-        for it, handler in before:
-            signal.signal(it, handler)

@@ -26,9 +26,11 @@ from typing import Final
 from spotrun.images.backends.base import Entry, ObjectMissing
 from spotrun.images.errors import SnapshotDamaged, SnapshotNotFound, StoreUnavailable
 from spotrun.images.holds import LIFE, Held, Hold, Purpose
-from spotrun.images.manifest import JOB_NAME, SNAPSHOT_ID
+from spotrun.images.lease import PREFIX as LEASES
+from spotrun.images.manifest import SNAPSHOT_ID
 from spotrun.images.recipe import Content
 from spotrun.images.retention import Committed, Policy, Verdict, judge
+from spotrun.images.runspec import JOB_NAME
 from spotrun.images.seal import Broken
 from spotrun.images.store import IMAGES, SNAPSHOTS, Store, new_hold
 
@@ -149,7 +151,14 @@ class _Work:
         ]
         if job and not any(it.job == job for it in found):
             raise SnapshotNotFound(which=f"of job {job!r}", store=self._store)
-        verdicts = judge(found, policy, now=self._now, job=job, unsent=unsent)
+        verdicts = judge(
+            found,
+            policy,
+            now=self._now,
+            job=job,
+            unsent=unsent,
+            uncommitted=_uncommitted(self._store, found),
+        )
         gone = {(it.job, it.snapshot) for it in verdicts if not it.reasons}
         self._learn(((it.job, it.snapshot) for it in verdicts), without=gone)
         self._learn_images(self._fresh_images())
@@ -246,6 +255,14 @@ class _Work:
                 keys.remove(whole[0])
             gone += (key for key in keys if key in self._images)
         return gone
+
+
+def _uncommitted(store: Store, found: Iterable[Committed]) -> set[tuple[str, str]]:
+    """Return job and id of the snapshots that their jobs' leases do not name, or not yet."""
+    leased = {it.key.removeprefix(LEASES) for it in store.backend.list(LEASES)}
+    names = {(it.job, it.snapshot) for it in found if it.job in leased}
+    jobs = {job for job, _ in names}
+    return names - {(job, snapshot) for job in jobs for snapshot in store.committed(job)}
 
 
 def _in_the_way(held: Held, hold: Hold | None) -> InTheWay:

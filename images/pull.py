@@ -81,14 +81,27 @@ def pull(
     meter: Meter,
 ) -> None:
     """Write those files of a content below `folder`, or raise Damaged or Broken."""
-    packs = open_packs(store, seal, content.packs)
-    files = read_recipe(store, packs, seal, content.recipe)
-    if not sizes.keys() <= files.keys():
-        raise Broken("its recipe lacks files that its manifest has")
-    writes: dict[int, dict[int, list[_Write]]] = defaultdict(lambda: defaultdict(list))
-    for path, size in sizes.items():
-        _plan(packs, files[path], _made(folder, path, size), size, writes)
-    _fetch(store, packs, seal, writes, meter)
+    Opened(store, seal, content).pull(folder, sizes, meter=meter)
+
+
+class Opened:
+    """A content whose packs are open and whose recipe is read, to write its files in turns."""
+
+    def __init__(self, store: Packs, seal: Seal, content: Content) -> None:
+        """Open it, or raise Damaged or Broken."""
+        self._store = store
+        self._seal = seal
+        self._packs = open_packs(store, seal, content.packs)
+        self._files = read_recipe(store, self._packs, seal, content.recipe)
+
+    def pull(self, folder: Path, sizes: dict[str, int], *, meter: Meter) -> None:
+        """Write those files below `folder`, or raise Damaged or Broken."""
+        if not sizes.keys() <= self._files.keys():
+            raise Broken("its recipe lacks files that its manifest has")
+        writes: dict[int, dict[int, list[_Write]]] = defaultdict(lambda: defaultdict(list))
+        for path, size in sizes.items():
+            _plan(self._packs, self._files[path], _made(folder, path, size), size, writes)
+        _fetch(self._store, self._packs, self._seal, writes, meter)
 
 
 def read_recipe(

@@ -8,7 +8,7 @@ slows the workers down.
 import os
 import threading
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -58,20 +58,46 @@ def push(
     So many `threads` take their time to compress well; without a number all processors hurry.
     `known` learns of the packs that it is told of as they arrive, also if this fails in the end.
     """
-    total = sum(sizes.values())
-    count = max(1, min(threads or os.cpu_count() or 1, total // _BYTES_A_WORKER))
-    work = _Work(seal, folder, known, meter)
+    source = Source(folder, cuts.spans(folder, sorted(sizes)), lambda: sizes, sum(sizes.values()))
+    return push_from(store, seal, source, known=known, meter=meter, threads=threads)
+
+
+def push_from(
+    store: Packs,
+    seal: Seal,
+    source: "Source",
+    *,
+    known: Known,
+    meter: Meter,
+    threads: int | None = None,
+) -> Content:
+    """Do as `push` does with files that need not be whole yet."""
+    count = max(1, min(threads or os.cpu_count() or 1, source.expected // _BYTES_A_WORKER))
+    work = _Work(seal, source.folder, known, meter)
     try:
         with (
             _Senders(store, known, meter, _SMALL if threads else _FAST) as senders,
             ThreadPoolExecutor(count) as workers,
         ):
-            todo = enumerate(cuts.spans(folder, sorted(sizes)))
+            todo = enumerate(source.spans)
             _all_done([workers.submit(work.on, todo, senders) for _ in range(count)], work)
-            return work.finish(sizes, senders)
+            return work.finish(source.sizes(), senders)
     except BaseException:
         known.forget_lost()
         raise
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Files to push."""
+
+    folder: Path
+    spans: Iterator[Span]
+    """All their parts, one after the other; it may wait for them. One thread at a time asks."""
+    sizes: Callable[[], dict[str, int]]
+    """Returns the paths and sizes of all files; it is called after the last span."""
+    expected: int
+    """Bytes that there will be, more or less."""
 
 
 def _all_done(futures: Sequence[Future[None]], work: "_Work") -> None:
@@ -127,10 +153,10 @@ class _Work:
             idle.close()
         places: dict[str, list[int]] = {path: [] for path in sizes}
         lengths: dict[int, int] = {}
+        _unchanged(sizes, (done.span for done in self._done.values()))
         for _, done in sorted(self._done.items()):
             places[done.span.path] += done.places
             lengths.update(zip(done.places, done.span.lengths, strict=True))
-        _unchanged(sizes, (done.span for done in self._done.values()))
         packs = sorted({recipe.pack_of(it) for it in lengths if it >= 0})
         numbers = {number: at for at, number in enumerate(packs)}
         encoded = recipe.encode({path: recipe.extents(it, numbers) for path, it in places.items()})
@@ -284,10 +310,11 @@ def _unchanged(sizes: Mapping[str, int], spans: Iterable[Span]) -> None:
     """Refuse files that are not as long as the manifest will say."""
     read = dict.fromkeys(sizes, 0)
     for span in spans:
-        read[span.path] += sum(span.lengths)
-    for path, size in sizes.items():
-        if read[path] != size:
-            raise OSError(f"{path} has changed its size from {size} to {read[path]} bytes")
+        read[span.path] = read.get(span.path, 0) + sum(span.lengths)
+    for path, length in read.items():
+        size = sizes.get(path, 0)
+        if length != size:
+            raise OSError(f"{path} has changed its size from {size} to {length} bytes")
 
 
 def _used(lengths: Mapping[int, int]) -> dict[int, int]:

@@ -11,6 +11,8 @@ from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Final
 
+from spotrun.images.holds import LIFE
+
 _DURATION: Final = re.compile("".join(rf"(?:(\d{{1,5}}){unit})?" for unit in "wdhm"), re.ASCII)
 
 
@@ -26,6 +28,8 @@ class Reason(StrEnum):
     WITHIN = "within"
     UNSENT = "unsent"
     """It is to be sent to another store first."""
+    PENDING = "pending"
+    """Its job's lease does not name it, but may be about to: it is less than a day old."""
     NO_RULE = "no-rule"
     """Nothing was said about snapshots of its job."""
 
@@ -77,8 +81,12 @@ def judge(
     now: datetime,
     job: str | None = None,
     unsent: Collection[str] = (),
+    uncommitted: Collection[tuple[str, str]] = (),
 ) -> list[Verdict]:
-    """Apply a policy to each job, or to one; sorted by job, then oldest first."""
+    """Apply a policy to each job, or to one; sorted by job, then oldest first.
+
+    Those that are `uncommitted`, by job and id, stay for a day, whatever the policy says.
+    """
     jobs: dict[str, list[Committed]] = defaultdict(list)
     for it in found:
         jobs[it.job].append(it)
@@ -88,8 +96,11 @@ def judge(
         if policy.keeps_all or job not in {None, name}:
             reasons = {it.snapshot: [Reason.NO_RULE] for it in them}
         else:
-            reasons = _reasons(them[::-1], policy, now)
+            counting = [it for it in them[::-1] if (name, it.snapshot) not in uncommitted]
+            reasons = _reasons(counting, policy, now)
             for it in them:
+                if (name, it.snapshot) in uncommitted and now - it.modified < LIFE:
+                    reasons[it.snapshot].append(Reason.PENDING)
                 if it.snapshot in unsent:
                     reasons[it.snapshot].append(Reason.UNSENT)
         verdicts += [
@@ -116,7 +127,8 @@ def _reasons(
     reasons: dict[str, list[Reason]] = defaultdict(list)
     # The last one that was committed, and the one whose name is the last, which a restore takes:
     # not the same where the clocks of two hosts differ.
-    for name in sorted({newest_first[0].snapshot, max(it.snapshot for it in newest_first)}):
+    names = [it.snapshot for it in newest_first]
+    for name in sorted({*names[:1], *sorted(names)[-1:]}):
         reasons[name].append(Reason.NEWEST)
     for reason, kept in (
         (Reason.LAST, newest_first[: policy.last]),

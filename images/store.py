@@ -5,13 +5,13 @@
     snapshots/JOB/SNAPSHOT          a manifest: written last, it is the commit
     images/ID/NONCE                 an image that travels with jobs
     holds/ID                        somebody reads or writes (holds.py)
+    leases/JOB                      who may run a job, and what of it is committed (lease.py)
 
 Packs come before the manifest that names them. `docs/format.md` has the bytes.
 """
 
 import os
 import secrets
-import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -23,9 +23,10 @@ from typing import Final
 
 import msgspec
 
-from spotrun.images import pull, push
+from spotrun.images import lease, pull
 from spotrun.images.backends.base import Backend, ObjectExists, ObjectMissing, Packs
 from spotrun.images.errors import (
+    LeaseLost,
     SnapshotDamaged,
     SnapshotNotFound,
     StoreDenied,
@@ -33,12 +34,13 @@ from spotrun.images.errors import (
     StoreUnavailable,
 )
 from spotrun.images.holds import Hold, Holds, Purpose
-from spotrun.images.known import Known
-from spotrun.images.manifest import SNAPSHOT_ID, ImageRef, Manifest, decode, encode
+from spotrun.images.lease import Lease
+from spotrun.images.manifest import SNAPSHOT_ID, Manifest, decode, encode
 from spotrun.images.meter import Meter, Progress
-from spotrun.images.pack import Pack, PackRef
 from spotrun.images.pull import Damaged
+from spotrun.images.pushing import Push
 from spotrun.images.recipe import Content
+from spotrun.images.runspec import ImageRef
 from spotrun.images.seal import Broken, Keyed, Seal, open_document, seal_document
 
 SNAPSHOTS: Final = "snapshots/"
@@ -46,8 +48,6 @@ IMAGES: Final = "images/"
 _READERS: Final = 16
 _AHEAD: Final = 64
 """Manifests that are fetched while others are looked at."""
-_NEIGHBOURS: Final = 32
-"""Other jobs whose newest snapshot is looked at for chunks that are the same."""
 
 Tell = Callable[[Progress], None]
 
@@ -88,7 +88,7 @@ class Store:
         """Tell whether nobody can read it without a key."""
         return isinstance(self.seal, Keyed)
 
-    def begin(self, hold_id: str, job: str, host: str) -> "Push":
+    def begin(self, hold_id: str, job: str, host: str) -> Push:
         """Hold the store for a push, and learn what it has; the same id gives the same push."""
         if hold_id not in self._pushes:
             self._pushes[hold_id] = Push(self, hold_id, job, host)
@@ -96,7 +96,9 @@ class Store:
 
     def abandon(self, hold_id: str) -> None:
         """Give a push up; what it has stored is noted for the next one of its job."""
-        self._pushes.pop(hold_id, None)
+        push = self._pushes.pop(hold_id, None)
+        if push:
+            push.stop()
         held = self.holds.read(hold_id)
         if held and held.packs:
             self.holds.write(hold_id, replace(held, purpose=Purpose.LEFT))
@@ -110,10 +112,15 @@ class Store:
 
     def has(self, job: str, snapshot: str) -> bool:
         """Tell whether that snapshot is committed."""
-        with suppress(ObjectMissing):
-            self.backend.get(_key(job, snapshot))
-            return True
-        return False
+        return snapshot in self.committed(job)
+
+    def committed(self, job: str) -> list[str]:
+        """Return the ids of a job's committed snapshots, the newest one last."""
+        there = [snapshot for _, snapshot in self.ids(job)]
+        held = lease.read(self, job)
+        if held is None or held.snapshots is None:
+            return there
+        return [it for it in held.snapshots if it in there]
 
     def ids(self, job: str | None = None) -> list[tuple[str, str]]:
         """Return job and id of all snapshots, of one job or all, oldest first within a job."""
@@ -161,18 +168,24 @@ class Store:
         """Return the named snapshot of a job, or its newest."""
         if snapshot is not None:
             return self.load(job, snapshot)
-        found = self.ids(job)
+        found = self.committed(job)
         if not found:
             raise SnapshotNotFound(which=f"of job {job!r}", store=self)
-        return self.load(*found[-1])
+        return self.load(job, found[-1])
 
-    def publish(self, manifest: Manifest) -> None:
-        """Commit a snapshot whose packs are stored."""
+    def publish(self, manifest: Manifest, held: Lease | None = None) -> None:
+        """Commit a snapshot whose packs are stored; LeaseLost: others have the job."""
         key = _key(manifest.job, manifest.snapshot)
         try:
             self.backend.create(key, seal_document(self.seal, key, encode(manifest)))
         except ObjectExists:
             raise StoreUnavailable(store=self, reason=f"it has a snapshot {key} already") from None
+        try:
+            held.commit(manifest) if held else lease.refuse_others(self, manifest.job)
+        except LeaseLost:
+            with suppress(StoreUnavailable):  # it counts for nothing, and a prune removes it
+                self.remove(manifest.job, manifest.snapshot)
+            raise
 
     def remove(self, job: str, *snapshots: str) -> None:
         """Take snapshots away, at once for readers; their packs stay until the next prune."""
@@ -194,9 +207,12 @@ class Store:
         tell: Tell | None = None,
     ) -> int:
         """Write a snapshot's files, or `only` some, below `folder`; return the bytes read."""
-        files = {path: manifest.files[path] for path in (manifest.files if only is None else only)}
+        return self.opened(manifest).fetch(folder, manifest.files if only is None else only, tell)
+
+    def opened(self, manifest: Manifest) -> "Opened":
+        """Begin to read a snapshot whose files are to be written in turns."""
         with _damage_of(manifest.snapshot):
-            return self._fetch(manifest.content, files, folder, tell)
+            return Opened(manifest, pull.Opened(self.packs, self.seal, manifest.content))
 
     def check(self, manifest: Manifest) -> None:
         """Prove that the packs of a snapshot are there and whole at their ends."""
@@ -229,8 +245,9 @@ class Store:
 
     def fetch_image(self, stored: StoredImage, folder: Path, tell: Tell | None = None) -> None:
         """Write an image's files below `folder`."""
+        meter = Meter(sum(stored.files.values()), tell)
         with _damage_of(f"with image {stored.image.name}"):
-            self._fetch(stored.content, stored.files, folder, tell)
+            pull.pull(self.packs, self.seal, stored.content, folder, stored.files, meter=meter)
 
     def _decoded(self, job: str, snapshot: str, raw: bytes) -> Manifest:
         try:
@@ -246,121 +263,21 @@ class Store:
             with suppress(ObjectMissing, Broken):
                 yield self.load_image(entry.key)
 
-    def _fetch(
-        self, content: Content, files: dict[str, int], folder: Path, tell: Tell | None
-    ) -> int:
-        meter = Meter(sum(files.values()), tell)
-        pull.pull(self.packs, self.seal, content, folder, files, meter=meter)
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A snapshot that is being read."""
+
+    manifest: Manifest
+    content: pull.Opened
+
+    def fetch(self, folder: Path, paths: Iterable[str], tell: Tell | None = None) -> int:
+        """Write those of its files below `folder`; return the bytes read."""
+        sizes = {path: self.manifest.files[path] for path in paths}
+        meter = Meter(sum(sizes.values()), tell)
+        with _damage_of(self.manifest.snapshot):
+            self.content.pull(folder, sizes, meter=meter)
         return meter.moved
-
-
-class Push:
-    """One push into a store: it holds what it builds upon, and remembers what has arrived."""
-
-    def __init__(self, store: Store, hold_id: str, job: str, host: str) -> None:
-        """Make the hold first, then look what is there."""
-        self.moved = 0
-        self._store = store
-        self._id = hold_id
-        earlier = store.holds.read(hold_id)  # of a process that died
-        self._hold = Hold(Purpose.PUSH, job, host, earlier.packs if earlier else ())
-        self._pruned = False
-        self._lock = threading.Lock()
-        store.holds.write(hold_id, self._hold)
-        self.heirs = self._abandoned()
-        """Pushes that did not end, by hold: this one builds upon what they have stored."""
-        self._known = Known(self._arrived)
-        for pack, used in self._packs():
-            self._known.learn(pack, used)
-
-    def store(
-        self, folder: Path, files: dict[str, int], *, threads: int | None, tell: Tell | None
-    ) -> Content:
-        """Store files below `folder`, given their sizes; what is there already is not sent."""
-        meter = Meter(sum(files.values()), tell)
-        try:
-            return push.push(
-                self._store.packs,
-                self._store.seal,
-                folder,
-                files,
-                known=self._known,
-                meter=meter,
-                threads=threads,
-            )
-        finally:
-            self.moved += meter.moved
-
-    def image(self, image: ImageRef) -> StoredImage | None:
-        """Return an image that the store has and keeps; None: it must be stored, maybe again."""
-        return None if self._pruned else self._store.image(image)
-
-    def publish(self, manifest: Manifest) -> None:
-        """Commit, unless a prune may have taken our packs away after a day of silence."""
-        if self._store.holds.read(self._id) is None:
-            raise StoreUnavailable(store=self._store, reason="its hold of this push has ended")
-        self._store.publish(manifest)
-
-    def end(self) -> None:
-        """Let others delete again, after the commit."""
-        self._store.end(self._id)
-
-    def _arrived(self, ref: PackRef) -> None:
-        with self._lock:
-            self._hold = replace(self._hold, packs=(*self._hold.packs, ref))
-            self._store.holds.write(self._id, self._hold)
-
-    def _abandoned(self) -> dict[str, Hold]:
-        """Return the pushes of this job that did not end: the job's lock says that none runs.
-
-        While somebody deletes packs, those of no snapshot must not be built upon.
-        """
-        found = {it.id: self._store.holds.read(it.id) for it in self._store.holds.held()}
-        holds = {it: hold for it, hold in found.items() if hold}
-        self._pruned = any(hold.purpose is Purpose.PRUNE for hold in holds.values())
-        if self._pruned:
-            return {}
-        mine, pushes = (self._hold.job, self._hold.host), {Purpose.PUSH, Purpose.LEFT}
-        return {
-            it: held
-            for it, held in holds.items()
-            if held.purpose in pushes and (held.job, held.host) == mine
-        }
-
-    def _packs(self) -> Iterator[tuple[Pack, int | None]]:
-        """Yield the packs to look for chunks in, and how much of each is in use; not all packs."""
-        refs: dict[str, PackRef] = {}
-        used: dict[str, int] = {}
-        for content in self._contents():
-            for ref in content.packs:
-                refs.setdefault(ref.id, ref)
-                used[ref.id] = max(used.get(ref.id, 0), ref.used)
-        for hold in self.heirs.values():
-            refs.update({ref.id: ref for ref in hold.packs if ref.id not in refs})
-        for pack in self._readable(list(refs.values())):
-            yield pack, used.get(pack.ref.id)
-
-    def _contents(self) -> Iterator[Content]:
-        newest = dict(self._store.ids())
-        own = newest.pop(self._hold.job, None)
-        names = [(self._hold.job, own)] if own else []
-        names += sorted(newest.items(), key=lambda it: it[1], reverse=True)[:_NEIGHBOURS]
-        for _, _, manifest in self._store.examined(names):
-            if isinstance(manifest, Manifest):
-                yield manifest.content
-        if not self._pruned:  # an image need not have a snapshot either
-            yield from (stored.content for stored in self._store.images())
-
-    def _readable(self, refs: list[PackRef]) -> Iterator[Pack]:
-        """Yield the packs that are there and whole, at their ends at least."""
-
-        def one(ref: PackRef) -> Pack | None:
-            with suppress(Damaged):
-                return pull.open_pack(self._store.backend, self._store.seal, ref)
-            return None
-
-        with ThreadPoolExecutor(_READERS) as pool:
-            yield from filter(None, pool.map(one, refs))
 
 
 def file_sizes(folder: Path) -> dict[str, int]:

@@ -12,10 +12,11 @@ from functools import lru_cache
 from threading import Lock
 from typing import Final, TypeVar
 
-from spotrun.images import pull
+from spotrun.images import lease, pull
 from spotrun.images.backends.base import ObjectMissing
 from spotrun.images.errors import SnapshotDamaged, SnapshotNotFound
 from spotrun.images.holds import PREFIX as HOLDS
+from spotrun.images.lease import PREFIX as LEASES
 from spotrun.images.manifest import Manifest
 from spotrun.images.meter import Meter
 from spotrun.images.opening import IDENTITY
@@ -51,7 +52,7 @@ class Verified:
 
     findings: tuple[Finding, ...]
     lost: tuple[str, ...]
-    """Keys of the snapshots and images that cannot be read to their end."""
+    """Keys of the snapshots and images that cannot be read to their end, and of broken leases."""
     bad_frames: dict[PackRef, frozenset[int]]
     """Numbers of the frames that cannot be read, of packs whose tails can."""
     suspects: tuple[str, ...]
@@ -83,6 +84,7 @@ def verify(store: Store, *, read_data: bool, tell: Tell | None = None) -> Verifi
         _each(_READERS, work.look_again, work.suspects())
     work.look_for_images()
     work.look_at_holds()
+    work.look_at_leases()
     return work.verified(meter.moved)
 
 
@@ -180,11 +182,22 @@ class _Work:
             if key.startswith(HOLDS) and not self._store.holds.read(key.removeprefix(HOLDS)):
                 self._reasons[key] = "it cannot be read, and may be anyone's hold"
 
+    def look_at_leases(self) -> None:
+        """Look whether leases can be read: nobody can take one that cannot."""
+        for key in self._sizes:
+            if key.startswith(LEASES):
+                with suppress(ObjectMissing):
+                    try:
+                        lease.decode(self._store.seal, key, self._store.backend.get(key))
+                    except Broken as error:
+                        self._reasons[key] = str(error)
+                        self._lost.add(key)
+
     def verified(self, bytes_read: int) -> Verified:
         """Return what is still true of what was found."""
         images = self.images()
         needed = {*map(_key, self.namers), *self.snapshots, *images, IDENTITY}
-        kept = (HOLDS, DAMAGED)
+        kept = (HOLDS, LEASES, DAMAGED)
         unneeded = [it for it in self._sizes if it not in needed and not it.startswith(kept)]
         return Verified(
             findings=tuple(self._findings()),

@@ -9,7 +9,7 @@ from string import Formatter
 import click
 import pytest
 
-from spotrun.cli.main import spotrun
+from spotrun.cli.group import spotrun
 from spotrun.images import errors
 from spotrun.images.errors import ExitCode, SpotrunError
 

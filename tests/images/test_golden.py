@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from spotrun.images.address import Address
 from spotrun.images.backends.directory import DirectoryBackend
 from spotrun.images.holds import Purpose
-from spotrun.images.opening import Address, open_in, secret_of
+from spotrun.images.opening import open_in, secret_of
 from spotrun.images.store import Store
 from tests.fakes.snapshots import IMAGE
 from tests.images.make_golden import FIRST, GOLDEN, SECOND, digests

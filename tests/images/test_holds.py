@@ -10,10 +10,11 @@ from spotrun.images.backends.base import Data, Entry
 from spotrun.images.backends.memory import MemoryBackend
 from spotrun.images.errors import StoreUnavailable
 from spotrun.images.holds import Hold, Holds, Purpose
-from spotrun.images.manifest import ImageRef
 from spotrun.images.pack import PackRef, key_of
+from spotrun.images.pushing import Push
+from spotrun.images.runspec import ImageRef
 from spotrun.images.seal import Keyed, Plain
-from spotrun.images.store import Push, Store, StoredImage, file_sizes, new_hold
+from spotrun.images.store import Store, StoredImage, file_sizes, new_hold
 from tests.fakes.snapshots import manifest
 from tests.fakes.stores import MASTER, STORE, keyed, plain, pushed, written
 

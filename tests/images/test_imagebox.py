@@ -10,7 +10,7 @@ import pytest
 from spotrun.images import imagebox
 from spotrun.images.backends.memory import MemoryBackend
 from spotrun.images.errors import SnapshotDamaged
-from spotrun.images.manifest import ImageRef
+from spotrun.images.runspec import ImageRef
 from spotrun.images.seal import Plain
 from spotrun.images.store import Store
 

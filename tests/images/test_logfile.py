@@ -1,6 +1,10 @@
 """A log file in the format of Kubernetes is read as the container wrote it."""
 
-from spotrun.images.logfile import LogLine, parse
+from datetime import UTC, datetime
+
+import pytest
+
+from spotrun.images.logfile import Excerpt, LogLine, parse
 
 _TIME = b"2026-12-01T10:00:00.000000000+00:00"
 
@@ -46,3 +50,41 @@ def test_last_line_that_is_cut_off_is_left_out() -> None:
 def test_bytes_that_are_no_text_are_kept() -> None:
     """A container may print anything."""
     assert list(parse([_TIME + b" stderr F \xff\xfe\n"])) == [LogLine("stderr", b"\xff\xfe\n")]
+
+
+_LINES = [
+    b"2026-12-01T10:00:00.999999999+00:00 stdout F one\n",
+    b"2026-12-01T12:00:01.000000000+02:00 stderr F two\n",
+    b"2026-12-01T10:00:02.5Z stdout P thr\n",
+    b"2026-12-01T10:00:03Z stdout F ee\n",
+]
+
+
+def _at(second: int) -> datetime:
+    return datetime(2026, 12, 1, 10, 0, second, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("part", "said"),
+    [
+        (Excerpt(tail=1), b"three\n"),
+        (Excerpt(tail=2), b"two\nthree\n"),
+        (Excerpt(tail=0), b""),
+        (Excerpt(tail=9), b"one\ntwo\nthree\n"),
+        (Excerpt(since=_at(1)), b"two\nthree\n"),
+        (Excerpt(until=_at(1)), b"one\ntwo\n"),
+        (Excerpt(since=_at(1), until=_at(1)), b"two\n"),
+        (Excerpt(until=_at(2), tail=1), b"two\n"),
+        (Excerpt(tail=1, timestamps=True), b"2026-12-01T10:00:02.5Z three\n"),
+    ],
+)
+def test_part_of_a_log_is_what_the_engines_would_give(part: Excerpt, said: bytes) -> None:
+    """A line in pieces is one line, wherever the clock of the host stood."""
+    assert b"".join(line.data for line in parse(_LINES, part)) == said
+
+
+def test_engines_are_asked_in_their_own_words() -> None:
+    """Times are seconds since 1970."""
+    part = Excerpt(since=_at(1), tail=5, timestamps=True)
+    assert part.query == {"since": "1796119201.000000", "tail": "5", "timestamps": "true"}
+    assert Excerpt().query == {"tail": "all", "timestamps": "false"}

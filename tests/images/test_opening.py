@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from spotrun.images import keys, opening
+from spotrun.images.address import NO_KEY, Address
 from spotrun.images.backends.memory import MemoryBackend
 from spotrun.images.errors import (
     StoreForeign,
@@ -20,7 +21,6 @@ from spotrun.images.errors import (
     UsageError,
 )
 from spotrun.images.opening import (
-    Address,
     add_key,
     keys_of,
     make_in,
@@ -357,6 +357,6 @@ def test_store_that_has_no_key_ever_is_opened_beside_a_key_in_the_environment(
     """A host's own store is one, whatever its user has for others."""
     monkeypatch.setenv(opening.SECRET_VARIABLE, "a secret of more than sixteen bytes")
     place = str(tmp_path / "store")
-    open_store(Address(place, opening.NO_KEY), make=True)
+    open_store(Address(place, NO_KEY), make=True)
     with pytest.raises(UsageError, match="is not encrypted"):
         open_store(Address(place), make=True)

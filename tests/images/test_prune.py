@@ -15,9 +15,10 @@ from spotrun.images.backends.base import Data
 from spotrun.images.backends.memory import MemoryBackend
 from spotrun.images.errors import SnapshotDamaged, SnapshotNotFound, StoreUnavailable
 from spotrun.images.holds import LIFE, Hold, Purpose
-from spotrun.images.manifest import ImageRef, Manifest
+from spotrun.images.manifest import Manifest
 from spotrun.images.prune import InTheWay, Pruned, prune
 from spotrun.images.retention import Policy, Reason
+from spotrun.images.runspec import ImageRef
 from spotrun.images.seal import Plain
 from spotrun.images.store import Store, file_sizes
 from spotrun.images.verify import verify

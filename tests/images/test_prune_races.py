@@ -18,9 +18,9 @@ from spotrun.images.backends.base import Backend
 from spotrun.images.backends.memory import MemoryBackend
 from spotrun.images.errors import SnapshotNotFound
 from spotrun.images.holds import Purpose
-from spotrun.images.manifest import ImageRef
 from spotrun.images.prune import prune
 from spotrun.images.retention import Policy
+from spotrun.images.runspec import ImageRef
 from spotrun.images.seal import Plain
 from spotrun.images.store import Store, file_sizes, new_hold
 from spotrun.images.verify import verify

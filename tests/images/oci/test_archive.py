@@ -81,7 +81,7 @@ def test_archive_is_read_however_it_is_compressed(tmp_path: Path, pack: type[byt
         _link("checkpoint/core-1.img", "../config.dump", tarfile.LNKTYPE),
         _link("config.dump", "x", tarfile.FIFOTYPE),
     ],
-    ids=str,
+    ids=lambda it: it.name if isinstance(it, tarfile.TarInfo) else it[0],
 )
 def test_nothing_but_known_files_is_written(
     tmp_path: Path, member: tarfile.TarInfo | tuple[str, bytes]
