@@ -1,12 +1,14 @@
 """May a job come to this host? Asked before a restore, and by a source before it freezes."""
 
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from spotrun.images import imagebox
+from spotrun.images.address import Address
 from spotrun.images.errors import SpotrunError
-from spotrun.images.manifest import HostFacts, ImageRef, Manifest
-from spotrun.images.opening import Address
+from spotrun.images.manifest import HostFacts, Manifest
+from spotrun.images.runspec import ImageRef
 from spotrun.images.store import Store
 from spotrun.runtime import doctor, facts, fitness, scratch
 from spotrun.runtime.host import Host
@@ -71,22 +73,23 @@ def user_binds(options: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(path for path in found if path)
 
 
-def refusals(host: Host, demand: Demand) -> list[str]:
+def refusals(host: Host, demand: Demand, *, making_way: str | None = None) -> list[str]:
     """Return every reason why the job cannot go on here; none: it can.
 
-    Raises HostUnfit when this host cannot restore anything.
+    The container `making_way` is none. Raises HostUnfit when this host cannot restore anything.
     """
-    doctor.require(doctor.examine(host.runner, host.engine.version, thorough=False))
+    version = cache(host.engine.version)
+    doctor.require(doctor.examine(host.runner, version, thorough=False))
     reasons = fitness.judge(
         demand.source,
-        facts.gather(host.runner, host.engine.version()),
+        facts.gather(host.runner, version()),
         memory_needed=demand.memory,
         memory_free=fitness.free_memory(),
         disk_needed=demand.disk,
         disk_free=fitness.free_disk(host.paths.state),
     )
     taken = host.engine.find(demand.name)
-    if taken:
+    if taken and taken.id != making_way:
         reasons.append(f"the name {demand.name!r} is taken by container {taken.id[:12]}")
     reasons += [f"{path} is not on this host" for path in demand.binds if not Path(path).exists()]
     if demand.store and demand.store.remote and not sees_store(host, demand):

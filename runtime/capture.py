@@ -5,36 +5,30 @@ files are copied. It is ended only after the snapshot is committed, so a failure
 it running.
 """
 
-import json
-import os
-import platform
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import replace
+from functools import cache
 from pathlib import Path
-from typing import Any, Final, NoReturn
+from typing import Any, Final
 
-from spotrun.images import imagebox, trees
+from spotrun.images import trees
+from spotrun.images.address import Address
 from spotrun.images.errors import (
     CaptureFailed,
-    JobNotFound,
     NotCapturable,
     SpotrunError,
-    StoreUnavailable,
 )
+from spotrun.images.logformat import LogFormat
 from spotrun.images.manifest import (
-    ImageRef,
-    Kind,
-    Manifest,
-    RunSpec,
     Tree,
     new_snapshot_id,
 )
-from spotrun.images.opening import Address
-from spotrun.images.recipe import Content
-from spotrun.images.store import Push, Store, file_sizes
+from spotrun.images.store import file_sizes
 from spotrun.runtime import (
+    criu,
     doctor,
     facts,
     fitness,
@@ -42,14 +36,15 @@ from spotrun.runtime import (
     locks,
     preflight,
     scratch,
+    storing,
     transaction,
-    unsent,
 )
+from spotrun.runtime.captured import IMAGES, CaptureState, spec_of, staged
 from spotrun.runtime.engine import Container
 from spotrun.runtime.host import Host
 from spotrun.runtime.oci import DumpOptions
-from spotrun.runtime.processes import memory_of, wait_for_output
-from spotrun.runtime.transaction import Observer, Phase, Session, State, Transaction
+from spotrun.runtime.processes import memory_of, overlay_upper, wait_for_output
+from spotrun.runtime.transaction import Observer, Phase, Session, Transaction
 from spotrun.runtime.watch import watched
 
 _SHM: Final = "/dev/shm"  # noqa: S108 # a path in the container
@@ -57,42 +52,11 @@ _MARGIN: Final = 64 << 20
 """Bytes that stay free beside the memory image: metadata and changed files."""
 
 
-@dataclass(slots=True, kw_only=True)
-class CaptureState(State):
-    """What the phases of a capture know."""
-
-    container: str
-    """Its id."""
-    snapshot: str
-    store: Address
-    left_running: bool
-    handover: bool = False
-    image: ImageRef
-    run: RunSpec
-    epoch: int
-    parent: str | None
-    pid: int
-    """Of the container's first process."""
-    bundle: str
-    upper: str
-    log: str | None
-    trouble: str = ""
-    """Why the store cannot take the snapshot, once that is known."""
-    volumes: list[Tree]
-    """Trees to be made of volumes, `archive` still being the host's folder."""
-    pids: list[int] = field(default_factory=list)
-    memory: int = 0
-    """Bytes of them before the freeze: to ask takes time that a frozen job does not have."""
-    trees: list[Tree] = field(default_factory=list)
-    files: dict[str, int] = field(default_factory=dict)
-    content: Content | None = None
-    """Where the files are, once they are stored."""
-
-
 def checkpoint(
     host: Host, job: str, *, leave_running: bool, store: Address | None, observer: Observer
 ) -> CaptureState:
     """Save a running job; unless left running it is ended once the snapshot is committed."""
+    host = host.of(job)
     with locks.hold(host.paths.locks, job, "checkpoint", host.clock.now(), wait=False) as lock:
         state = begin(host, job, store=store, left_running=leave_running)
         kind = LEAVE_RUNNING if leave_running else STOP
@@ -110,7 +74,7 @@ def begin(host: Host, job: str, *, store: Address | None, left_running: bool) ->
     """Look the job up and return the state from which its phases start."""
     container, record = _running(host, job), jobs.load(host.paths, job)
     if record is None:
-        raise JobNotFound(job=job)
+        raise jobs.absent(host.paths, job)
     if store:
         _change_store(host, record, store)
     image = host.engine.image(container.image_id)
@@ -118,6 +82,7 @@ def begin(host: Host, job: str, *, store: Address | None, left_running: bool) ->
         raise NotCapturable(job=job, reason="its image has been removed from this host")
     return CaptureState(
         job=job,
+        engine=host.engine.name,
         container=container.id,
         snapshot=new_snapshot_id(host.clock.now(), after=record.parent),
         store=store or record.store,
@@ -128,8 +93,9 @@ def begin(host: Host, job: str, *, store: Address | None, left_running: bool) ->
         parent=record.parent,
         pid=container.pid,
         bundle=str(container.bundle),
-        upper=str(container.upper),
-        log=str(container.log) if container.log else None,
+        upper=str(overlay_upper(container.pid) or container.upper),
+        log=str(container.log.path) if container.log else None,
+        log_format=container.log.format if container.log else LogFormat.KUBERNETES,
         volumes=_volumes(host, container),
     )
 
@@ -144,16 +110,10 @@ def _change_store(host: Host, record: jobs.Job, store: Address) -> None:
         raise NotCapturable(job=record.name, reason=reason)
 
 
-def spec_of(state: CaptureState) -> dict[str, Any]:
-    """Return the container's OCI specification, as the OCI runtime was given it."""
-    spec: dict[str, Any] = json.loads((Path(state.bundle) / "config.json").read_bytes())
-    return spec
-
-
 def _running(host: Host, job: str) -> Container:
-    found = host.engine.find(jobs.check_name(job))
+    found = host.container(job)
     if found is None or found.job != job:
-        raise JobNotFound(job=job)
+        raise jobs.absent(host.paths, job)
     if not found.running:
         raise NotCapturable(job=job, reason=f"its container is {found.status}, not running")
     if found.status == "paused" or found.bundle is None:
@@ -178,74 +138,30 @@ def _volumes(host: Host, container: Container) -> list[Tree]:
 def _preflight(session: Session, state: CaptureState) -> None:
     """Refuse what cannot be saved, before anything is touched."""
     host = session.host
-    doctor.require(doctor.examine(host.runner, host.engine.version, thorough=False))
+    version = cache(host.engine.version)
+    doctor.require(doctor.examine(host.runner, version, thorough=False))
+    state.host = facts.gather(host.runner, version())
     state.pids = host.oci.processes(state.container)
     preflight.specification(state.job, spec_of(state))
     preflight.examine(state.job, state.pids)
     state.memory = memory_of(state.pids)
     needed = state.memory + _MARGIN
-    try:
-        store = host.store(state.store)
-    except StoreUnavailable as error:
-        _note_trouble(host, state, error)
-    else:
-        _room(state, store)
+    storing.look(host, state)
     if (free := fitness.free_disk(host.paths.scratch)) < needed:
         reason = f"its memory needs {fitness.size(needed)}, {host.paths.scratch} has"
         raise NotCapturable(job=state.job, reason=f"{reason} {fitness.size(free)} free")
-
-
-def _room(state: CaptureState, store: Store) -> None:
-    """Refuse to fill a store to the brim; how much of the job it has already is not known yet."""
-    free = store.backend.free()
-    if free is not None and free < _MARGIN:
-        reason = f"{store} has {fitness.size(free)} free; {fitness.size(_MARGIN)} must be"
-        raise NotCapturable(job=state.job, reason=reason)
-
-
-def _note_trouble(host: Host, state: CaptureState, error: StoreUnavailable) -> None:
-    """Go on nevertheless: the snapshot is kept on this host, unless that is what is in trouble."""
-    if state.store == host.own_store:
-        raise error
-    state.trouble = str(error)
 
 
 def _prepare(session: Session, state: CaptureState) -> None:
     """Make room for the files, and learn what the store has of the job already."""
     needed = state.memory + _MARGIN
     scratch.make(session.host.paths, state.snapshot, images=needed, memory=needed)
-    if not state.trouble:
-        try:
-            _push(session, state)
-        except StoreUnavailable as error:
-            _note_trouble(session.host, state, error)
+    storing.begin(session, state)
 
 
 def _discard(session: Session, state: CaptureState) -> None:
     scratch.remove(session.host.paths, state.snapshot)
-    if not state.trouble:  # else the hold lapses by itself
-        with suppress(SpotrunError):
-            session.host.store(state.store).abandon(state.snapshot)
-
-
-def _push(session: Session, state: CaptureState) -> Push:
-    store = session.host.store(state.store)
-    return store.begin(state.snapshot, state.job, platform.node())
-
-
-def _save_image(session: Session, state: CaptureState) -> int:
-    """Keep an image that no registry has in the store, once."""
-    if state.trouble or state.image.digest:
-        return 0
-    host, store, push = session.host, session.host.store(state.store), _push(session, state)
-    if push.image(state.image):
-        return 0
-    folder = _staged(session, state) / "image"
-    host.engine.save_image(state.image, folder)
-    tell = session.observer.progress
-    sent = imagebox.put(store, push, state.image, folder, threads=_share(host), tell=tell)
-    shutil.rmtree(folder)
-    return sent
+    storing.abandon(session, state)
 
 
 def _freeze(session: Session, state: CaptureState) -> None:
@@ -269,11 +185,12 @@ def _resume_gpu(session: Session, state: CaptureState) -> None:
 
 
 def _dump(session: Session, state: CaptureState) -> int:
-    staged = _staged(session, state)
+    folder = staged(session, state)
     options = DumpOptions(
-        images=staged / "criu",
-        work=staged / "work",
+        images=folder / IMAGES,
+        work=folder / "work",
         criu_config=session.host.paths.criu_config(state.job),
+        external=_external(state),
     )
     try:
         with watched(options.images, state.memory, session.observer.progress):
@@ -281,7 +198,19 @@ def _dump(session: Session, state: CaptureState) -> int:
     except SpotrunError as error:
         error.log = _keep_log(session.host, state, error.log)
         raise
-    return sum(file_sizes(staged / "criu").values())
+    return sum(file_sizes(folder / IMAGES).values())
+
+
+def _external(state: CaptureState) -> tuple[str, ...]:
+    """Leave the network to the engine of the next host also where runc has made the namespace."""
+    spaces = {it["type"]: it.get("path") for it in spec_of(state)["linux"]["namespaces"]}
+    inode = Path(f"/proc/{state.pid}/ns/net").stat().st_ino
+    return () if spaces.get("network") else (f"net[{inode}]:{criu.NETWORK}",)
+
+
+def _dump_and_send(session: Session, state: CaptureState) -> int:
+    with storing.ahead(session, state):
+        return _dump(session, state)
 
 
 def _keep_log(host: Host, state: CaptureState, log: Path | None) -> Path | None:
@@ -295,17 +224,17 @@ def _keep_log(host: Host, state: CaptureState, log: Path | None) -> Path | None:
 
 def _copy_files(session: Session, state: CaptureState) -> int:
     """Copy what CRIU does not: changed files, volumes, /dev/shm and the log so far."""
-    staged = _staged(session, state)
+    folder = staged(session, state)
     runner, moved = session.host.runner, 0
     state.trees = []
     for number, tree in enumerate(_sources(state)):
         archive, shared = f"trees/{number}.tar", tree.volume is not None
-        moved += trees.pack(runner, Path(tree.archive), staged / archive, changing=shared)
+        moved += trees.pack(runner, Path(tree.archive), folder / archive, changing=shared)
         state.trees.append(replace(tree, archive=archive))
     if state.log:
         wait_for_output(state.pid)
-        shutil.copyfile(state.log, staged / "log")
-        moved += (staged / "log").stat().st_size
+        shutil.copyfile(state.log, folder / "log")
+        moved += (folder / "log").stat().st_size
     return moved
 
 
@@ -313,8 +242,8 @@ def _sources(state: CaptureState) -> Iterator[Tree]:
     """Yield the trees to copy, `archive` being the folder on this host."""
     yield Tree(kind="rootfs", archive=state.upper, destination="/")
     for mount in spec_of(state)["mounts"]:
-        if mount["destination"] == _SHM and "bind" in mount.get("options", ()):
-            yield Tree(kind="mount", archive=mount["source"], destination=_SHM)
+        if mount["destination"] == _SHM and mount.get("type") == "bind":
+            yield Tree(kind="mount", archive=f"/proc/{state.pid}/root{_SHM}", destination=_SHM)
     yield from state.volumes
 
 
@@ -323,84 +252,11 @@ def _thaw_again(session: Session, state: CaptureState) -> None:
     session.host.gpu.resume(state.pids)
 
 
-def _store(session: Session, state: CaptureState) -> int:
-    """Send the files, of which nobody sees anything yet."""
-    staged = _staged(session, state)
-    state.files = file_sizes(staged)
-    threads = _share(session.host) if state.left_running else None
-    with _kept_if_not_taken(session, state):
-        push, tell = _push(session, state), session.observer.progress
-        state.content = push.store(staged, state.files, threads=threads, tell=tell)
-    return push.moved
-
-
-@contextmanager
-def _kept_if_not_taken(session: Session, state: CaptureState) -> Iterator[None]:
-    """Keep the snapshot on this host if its store does not take it, and raise Unsent."""
-    if state.trouble:
-        _keep(session, state, state.trouble)
-    try:
-        yield
-    except StoreUnavailable as error:
-        _note_trouble(session.host, state, error)
-        _keep(session, state, state.trouble)
-
-
-def _keep(session: Session, state: CaptureState, reason: str) -> NoReturn:
-    staged, manifest = _staged(session, state), _manifest(session, state)
-    unsent.keep(session.host, staged, manifest, state.store, reason)
-
-
-def _share(host: Host) -> int:
-    """Return how many threads may work while the job does."""
-    return host.threads or max(1, (os.cpu_count() or 1) // 2)
-
-
-def _manifest(session: Session, state: CaptureState) -> Manifest:
-    host = session.host
-    return Manifest(
-        snapshot=state.snapshot,
-        job=state.job,
-        created=host.clock.now().isoformat(timespec="milliseconds"),
-        kind=Kind.LIVE,
-        epoch=state.epoch,
-        parent=state.parent,
-        image=state.image,
-        run=state.run,
-        host=facts.gather(host.runner, host.engine.version()),
-        oci_spec=spec_of(state),
-        trees=tuple(state.trees),
-        log="log" if state.log else None,
-        files=state.files,
-        content=state.content or Content((), ()),
-        phases=tuple(state.records),
-        left_running=state.left_running,
-        handover=state.handover,
-    )
-
-
-def _publish(session: Session, state: CaptureState) -> int:
-    """Commit the snapshot: from here on the job is safe."""
-    manifest = _manifest(session, state)
-    with _kept_if_not_taken(session, state):
-        _push(session, state).publish(manifest)
-    return manifest.bytes
-
-
-def _published(session: Session, state: CaptureState) -> bool:
-    """Ask the store; if it cannot tell, the job goes on, which is right in either case."""
-    try:
-        return session.host.store(state.store).has(state.job, state.snapshot)
-    except SpotrunError:
-        return False
-
-
 def _tidy_up(session: Session, state: CaptureState) -> None:
     if not state.handover:
         _record(session, state)
     scratch.remove(session.host.paths, state.snapshot)
-    with suppress(SpotrunError):  # then the hold lapses by itself
-        session.host.store(state.store).end(state.snapshot)
+    storing.end(session, state)
 
 
 def _record(session: Session, state: CaptureState, **changes: Any) -> None:  # noqa: ANN401 # any field
@@ -417,41 +273,40 @@ def _end(session: Session, state: CaptureState) -> None:
     The record comes first: an attached `run` reads it when its container ends.
     """
     _record(session, state, place=jobs.Place.STORED)
-    session.host.engine.remove(state.container)
-
-
-def _staged(session: Session, state: CaptureState) -> Path:
-    return scratch.place(session.host.paths, state.snapshot)
+    with ThreadPoolExecutor(1) as beside:  # to free much memory takes time too
+        beside.submit(scratch.remove, session.host.paths, state.snapshot)
+        session.host.engine.remove(state.container)
 
 
 PREPARE: Final[list[Phase[CaptureState]]] = [
     Phase("preflight", _preflight),
     Phase("prepare", _prepare, _discard),
 ]
-SAVE_IMAGE: Final = Phase("save image", _save_image)
-FREEZE_AND_COPY: Final[list[Phase[CaptureState]]] = [
+SAVE_IMAGE: Final = Phase("save image", storing.save_image)
+FREEZE: Final[list[Phase[CaptureState]]] = [
     Phase("suspend GPU", _suspend_gpu, _resume_gpu),
     Phase("freeze", _freeze, _thaw),
-    Phase("dump processes", _dump),
-    Phase("copy changed files", _copy_files),
 ]
+DUMP: Final = Phase("dump processes", _dump)
+DUMP_AND_SEND: Final = Phase("dump processes", _dump_and_send)
+COPY: Final = Phase("copy changed files", _copy_files)
 THAW: Final = Phase("thaw", _thaw_again, _thaw)
-STORE: Final = Phase("store", _store)
-PUBLISH: Final = Phase("publish", _publish)
+STORE: Final = Phase("store", storing.store)
+PUBLISH: Final = Phase("publish", storing.publish)
 END: Final = Phase("end", _end)
 TIDY_UP: Final = Phase("tidy up", _tidy_up)
 
 LEAVE_RUNNING: Final[Transaction[CaptureState]] = Transaction(
     verb="checkpoint --leave-running",
     state=CaptureState,
-    phases=[*PREPARE, SAVE_IMAGE, *FREEZE_AND_COPY, THAW, STORE, PUBLISH, TIDY_UP],
+    phases=[*PREPARE, SAVE_IMAGE, *FREEZE, DUMP, COPY, THAW, STORE, PUBLISH, TIDY_UP],
     commit="publish",
-    committed=_published,
+    committed=storing.published,
 )
 STOP: Final[Transaction[CaptureState]] = Transaction(
     verb="checkpoint",
     state=CaptureState,
-    phases=[*PREPARE, SAVE_IMAGE, *FREEZE_AND_COPY, STORE, PUBLISH, END, TIDY_UP],
+    phases=[*PREPARE, SAVE_IMAGE, *FREEZE, DUMP_AND_SEND, COPY, STORE, PUBLISH, END, TIDY_UP],
     commit="publish",
-    committed=_published,
+    committed=storing.published,
 )

@@ -1,10 +1,11 @@
 """What spotrun knows of CRIU: the options that real jobs need, and how it says what went wrong."""
 
 import re
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
-CONFIG: Final = """\
+_OPTIONS: Final = """\
 # Written by spotrun for one job; see criu(8).
 manage-cgroups=ignore
 tcp-established
@@ -28,6 +29,15 @@ ext-unix-sk     datagram sockets to the host's loggers
 skip-in-flight  half-open connections of a listening server are dropped, as a peer expects
 timeout         seconds; the default of 10 is short for thousands of threads
 """
+
+NETWORK: Final = "extRootNetNS"
+"""What runc calls the network namespace of a container, where that is not CRIU's to restore."""
+
+
+def config(external: Iterable[str] = ()) -> str:
+    """Return the options, and what is not to be saved because it will be there."""
+    return _OPTIONS + "".join(f"external={it}\n" for it in external)
+
 
 _ERROR: Final = re.compile(r"Error \((?P<where>[^)]*)\): (?!rlimit: )(?P<what>.*)")
 """CRIU says `rlimit: Can't setup RLIMIT_NOFILE for self` and goes on, where it may not raise it."""

@@ -3,16 +3,19 @@
 import os
 import platform
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
 from spotrun.images.errors import HostUnfit, SpotrunError
 from spotrun.images.process import Runner
 from spotrun.runtime import facts
+from spotrun.runtime.engine import Engine
 
 _OLDEST_KERNEL: Final = "5.10"
 _OLDEST_RUNC: Final = "1.1"
+_ENGINE: Final = "engine"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,13 +36,51 @@ def examine(runner: Runner, engine_version: Callable[[], str], *, thorough: bool
     Without root only what any user may ask is asked.
     """
     rights = _rights()
-    findings = [rights, _kernel(), _criu(runner)]
-    if thorough and rights.ok and findings[-1].ok:
-        findings.append(_criu_check(runner))
-    findings.append(_runc(runner))
-    if rights.ok:
-        findings.append(_engine(engine_version))
-    return [*findings, _cgroups(), _tar(runner), _ssh(runner)]
+    with ThreadPoolExecutor() as asking:  # each waits for a child process
+        criu = asking.submit(_criu, runner)
+        others = [asking.submit(_runc, runner)]
+        others += [asking.submit(_engine, engine_version)] if rights.ok else []
+        others += [
+            asking.submit(_cgroups),
+            asking.submit(_tar, runner),
+            asking.submit(_ssh, runner),
+        ]
+        findings = [rights, _kernel(), criu.result()]
+        if thorough and rights.ok and criu.result().ok:
+            findings.append(_criu_check(runner))
+        return findings + [it.result() for it in others]
+
+
+def engines(findings: Sequence[Finding], engine: Engine, other: Engine | None) -> list[Finding]:
+    """Add whether the engine knows the shim, and what there is beside it."""
+    found = []
+    for finding in findings:
+        if finding.name == _ENGINE:
+            mark = "; new jobs go to it" if other else ""
+            found += [replace(finding, found=f"{finding.found}{mark}"), *_shim(finding, engine)]
+            found += [_beside(other)] if other else []
+        else:
+            found.append(finding)
+    return found
+
+
+def _shim(finding: Finding, engine: Engine) -> list[Finding]:
+    """Return the fault of an engine that works and was not told of the shim."""
+    if not finding.ok or engine.knows_shim():
+        return []
+    reason = f"{engine.name} does not know spotrun's OCI runtime"
+    return [_unfit("OCI runtime", reason, "run `spotrun install`")]
+
+
+def _beside(engine: Engine) -> Finding:
+    """Say what the engine is that new jobs do not go to; it need not be fit."""
+    try:
+        version, known = engine.version(), engine.knows_shim()
+    except SpotrunError:
+        found = f"{engine.name} does not answer; only jobs that are on it need it"
+        return _fit("other engine", found)
+    unknown = "; it can have jobs after `spotrun install`"
+    return _fit("other engine", version if known else version + unknown)
 
 
 def require(findings: Sequence[Finding]) -> None:
@@ -114,10 +155,12 @@ def _instead_of_runc(runner: Runner) -> str:
 
 def _engine(version: Callable[[], str]) -> Finding:
     try:
-        return _fit("engine", version())
+        return _fit(_ENGINE, version())
     except SpotrunError as error:
         fix = "install Podman with `apt-get install podman`, and see that `podman info` works"
-        return _unfit("engine", str(error), fix)
+        if error.fields.get("engine") == "docker":
+            fix = "start Docker's daemon; `docker info` says whether it runs"
+        return _unfit(_ENGINE, str(error), fix)
 
 
 def _cgroups() -> Finding:

@@ -5,11 +5,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
 
-from spotrun.images.logfile import LogLine
-from spotrun.images.manifest import ImageRef
+from spotrun.images.logfile import WHOLE, Excerpt, LogLine
+from spotrun.images.logformat import LogFile
+from spotrun.images.runspec import ImageRef
 
 JOB_LABEL: Final = "io.spotrun.job"
-"""Label of every container of a job; its value is the job's name."""
+"""Label and annotation of every container of a job; its value is the job's name."""
 RESTORE_ANNOTATION: Final = "io.spotrun.restore"
 """Annotation of a container that the shim restores; its value is the path of the plan."""
 TRANSACTION_LABEL: Final = "io.spotrun.restored-by"
@@ -50,7 +51,7 @@ class Container:
     """Folder with the `config.json` that the OCI runtime was given; None: it never started."""
     upper: Path
     """Upper directory of its overlay."""
-    log: Path | None
+    log: LogFile | None
     """Its log file; None: its log driver keeps none that can be copied."""
     mounts: tuple[Mount, ...]
     """Volumes and bind mounts."""
@@ -62,6 +63,11 @@ class Container:
         """Tell whether it has processes."""
         return self.status in {"running", "paused"}
 
+    @property
+    def finished(self) -> bool:
+        """Tell whether it has come to a good end; what it has left may be all that was wanted."""
+        return self.status in {"exited", "stopped"} and self.exit_code == 0
+
 
 class Engine(Protocol):
     """One engine on this host.
@@ -71,14 +77,26 @@ class Engine(Protocol):
     `ensure_image` may be called again after any failure.
     """
 
+    name: str
+    """`docker` or `podman`; the CLI has the same."""
+    runc_root: Path
+    """Where runc keeps what it knows of this engine's containers."""
+    log_driver: str
+    """The log driver that keeps a file which can move with a job."""
+
     def version(self) -> str:
         """Return the engine's name and version, like `podman 5.4.2`."""
         ...
 
-    def run(self, arguments: Sequence[str], *, silent: bool) -> int:
-        """Run the engine's own `run` with the shim as OCI runtime and this terminal.
+    def knows_shim(self) -> bool:
+        """Tell whether it can start containers by the shim, which some must be told of."""
+        ...
 
-        `silent` keeps its stdout away; the exit status is returned.
+    def command(self, words: Sequence[str], *, silent: bool = False) -> int:
+        """Run one of the engine's own commands with this terminal; return its exit status.
+
+        `run` and `create` make a container that the shim will start. A silent one writes nothing,
+        and where the engine itself fails it raises EngineError with the exit code of `docker run`.
         """
         ...
 
@@ -106,8 +124,16 @@ class Engine(Protocol):
         """End and remove a container with its anonymous volumes; a missing one is no error."""
         ...
 
-    def logs(self, container: str, *, follow: bool) -> Iterator[LogLine]:
-        """Yield a container's output from its first line on."""
+    def rename(self, container: str, name: str) -> None:
+        """Give a container that does not run another name."""
+        ...
+
+    def wait(self, container: str) -> int:
+        """Wait until a container has ended, and return its exit code."""
+        ...
+
+    def logs(self, container: str, *, follow: bool, part: Excerpt = WHOLE) -> Iterator[LogLine]:
+        """Yield a container's output from its first line on, or a part of it."""
         ...
 
     def volume(self, name: str) -> str | None:
@@ -123,7 +149,7 @@ class Engine(Protocol):
         ...
 
     def layers(self) -> frozenset[str]:
-        """Return the digests of all uncompressed layers that are here."""
+        """Return the digests of uncompressed layers that `load_image` can do without."""
         ...
 
     def save_image(self, image: ImageRef, folder: Path) -> None:

@@ -12,14 +12,15 @@ from pathlib import Path
 from typing import Any, Final
 
 from spotrun.images import trees
+from spotrun.images.address import Address
 from spotrun.images.durable import write_json
 from spotrun.images.errors import NotExportable, UsageError
-from spotrun.images.manifest import ImageRef, Kind, Manifest, PhaseRecord, Tree
+from spotrun.images.manifest import Kind, Manifest, PhaseRecord, Tree
 from spotrun.images.oci import archive, changes
 from spotrun.images.oci.archive import Compression
 from spotrun.images.oci.send import root_of
-from spotrun.images.opening import Address
-from spotrun.runtime import admission, grammar, launcher, libpod, lookup
+from spotrun.images.runspec import ImageRef
+from spotrun.runtime import admission, libpod, lookup, options
 from spotrun.runtime.engine import CRIU_ANNOTATION, RESTORE_ANNOTATION, Container
 from spotrun.runtime.host import Host
 from spotrun.runtime.steps import Steps, room
@@ -31,6 +32,7 @@ _ENGINES_FILES: Final = frozenset(
     "/etc/hostname /etc/hosts /etc/resolv.conf /run/.containerenv /run/podman-init".split()
 )
 """Mounts that engines make for every container, of files that are gone by now."""
+_PODMAN: Final = "podman"
 _RUNTIME: Final = "runc"
 _NEVER: Final = "0001-01-01T00:00:00Z"
 """How Go writes that there is no time."""
@@ -62,8 +64,15 @@ def export(
     if not target.parent.is_dir():
         raise UsageError(message=f"{target.parent} is no folder")
     source, manifest = lookup.snapshot(host, which, store)
+    host = host.on(_PODMAN)  # which knows what a container of its own is like
     if manifest.kind is not Kind.LIVE:
         raise _refused(manifest, "it has no processes")
+    if not manifest.host.engine.startswith(_PODMAN):
+        reason = (
+            f"it was saved under {manifest.host.engine}, whose mounts other engines do not know;"
+            f" `spotrun restore --engine {_PODMAN} {manifest.job}` goes on with it"
+        )
+        raise _refused(manifest, reason)
     steps = Steps(host, observer)
     with room(host, f"export-{manifest.snapshot}", images=manifest.memory_bytes) as (files, made):
         with lookup.held(source, manifest.job):
@@ -112,9 +121,7 @@ def _describe(host: Host, manifest: Manifest, files: Path, made: Path, form: For
 @contextmanager
 def _like(host: Host, manifest: Manifest) -> Iterator[Container]:
     """Make a container like the one that was saved; the volumes that come with it go with it."""
-    options = manifest.run.options
-    arguments = launcher.log_options(options)
-    arguments += [word for it in grammar.lasting(options) for word in it.words]
+    arguments = options.again(host.engine, manifest.run.options)
     arguments += [f"--env={variable}" for variable in manifest.oci_spec["process"]["env"]]
     volumes = [tree.volume for tree in manifest.trees if tree.volume]
     new = [name for name in volumes if host.engine.volume(name) is None]

@@ -3,11 +3,13 @@
 import platform
 import re
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from spotrun.images.errors import HostUnfit
-from spotrun.images.manifest import HostFacts
 from spotrun.images.process import Runner
+
+if TYPE_CHECKING:
+    from spotrun.images.manifest import HostFacts
 
 _CGROUP_ROOT: Final = "/sys/fs/cgroup"
 _VERSION: Final = re.compile(r"\d+(?:\.\d+)*")
@@ -15,8 +17,10 @@ _CPU_FLAGS: Final = re.compile(r"^(?:flags|Features)\s*:(.*)$", re.MULTILINE)
 """x86 kernels say `flags`, arm64 kernels `Features`."""
 
 
-def gather(runner: Runner, engine_version: str) -> HostFacts:
+def gather(runner: Runner, engine_version: str) -> "HostFacts":
     """Return this host's facts; HostUnfit: it has no CRIU or no runc."""
+    from spotrun.images.manifest import HostFacts
+
     criu, runtime = criu_version(runner), runc_version(runner)
     if criu is None or runtime is None:
         missing = "CRIU" if criu is None else "runc"

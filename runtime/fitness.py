@@ -3,10 +3,12 @@
 import re
 import shutil
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from spotrun.images.manifest import HostFacts
 from spotrun.runtime.facts import version_tuple
+
+if TYPE_CHECKING:
+    from spotrun.images.manifest import HostFacts
 
 _X86_INSTRUCTIONS: Final = re.compile(
     r"""mmx|cx16|lahf_lm|fsgsbase|rdtscp|rdpid|rdrand|rdseed|rtm
@@ -28,8 +30,8 @@ _ARM_OTHER: Final = frozenset({"evtstrm", "cpuid"})
 
 
 def judge(
-    source: HostFacts,
-    here: HostFacts,
+    source: "HostFacts",
+    here: "HostFacts",
     *,
     memory_needed: int,
     memory_free: int,
@@ -41,7 +43,6 @@ def judge(
         _arch(source, here),
         _criu(source, here),
         _oci_runtime(source, here),
-        _engine(source, here),
         _cgroups(source, here),
         _cpu(source, here),
         _room("memory", here, needed=memory_needed, free=memory_free),
@@ -67,13 +68,13 @@ def size(count: int) -> str:
     return f"{count / (1 << 30):.1f} GiB" if count >= 1 << 30 else f"{count / (1 << 20):.1f} MiB"
 
 
-def _arch(source: HostFacts, here: HostFacts) -> str | None:
+def _arch(source: "HostFacts", here: "HostFacts") -> str | None:
     if source.arch == here.arch:
         return None
     return f"its processes are {source.arch} and {here.hostname} is {here.arch}"
 
 
-def _criu(source: HostFacts, here: HostFacts) -> str | None:
+def _criu(source: "HostFacts", here: "HostFacts") -> str | None:
     if version_tuple(here.criu) >= version_tuple(source.criu):
         return None
     return (
@@ -82,7 +83,7 @@ def _criu(source: HostFacts, here: HostFacts) -> str | None:
     )
 
 
-def _oci_runtime(source: HostFacts, here: HostFacts) -> str | None:
+def _oci_runtime(source: "HostFacts", here: "HostFacts") -> str | None:
     if _name(source.oci_runtime) == _name(here.oci_runtime):
         return None
     return (
@@ -91,16 +92,7 @@ def _oci_runtime(source: HostFacts, here: HostFacts) -> str | None:
     )
 
 
-def _engine(source: HostFacts, here: HostFacts) -> str | None:
-    if _name(source.engine) == _name(here.engine):
-        return None
-    return (
-        f"it ran under {source.engine}, which mounts and masks other paths than"
-        f" {here.engine} on {here.hostname}; restore it with {_name(source.engine)}"
-    )
-
-
-def _cgroups(source: HostFacts, here: HostFacts) -> str | None:
+def _cgroups(source: "HostFacts", here: "HostFacts") -> str | None:
     if (source.cgroup_layout == "v2") == (here.cgroup_layout == "v2"):
         return None
     return (
@@ -109,7 +101,7 @@ def _cgroups(source: HostFacts, here: HostFacts) -> str | None:
     )
 
 
-def _cpu(source: HostFacts, here: HostFacts) -> str | None:
+def _cpu(source: "HostFacts", here: "HostFacts") -> str | None:
     missing = set(source.cpu_flags) - set(here.cpu_flags)
     fatal = sorted(flag for flag in missing if _matters(flag, source.arch))
     if source.arch != here.arch or not fatal:
@@ -126,7 +118,7 @@ def _matters(flag: str, arch: str) -> bool:
     return flag not in _ARM_OTHER
 
 
-def _room(what: str, here: HostFacts, *, needed: int, free: int) -> str | None:
+def _room(what: str, here: "HostFacts", *, needed: int, free: int) -> str | None:
     if needed <= free:
         return None
     return f"it needs {size(needed)} of {what} and {here.hostname} has {size(free)} free"

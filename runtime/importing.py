@@ -13,19 +13,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
+from spotrun.images.address import Address
 from spotrun.images.errors import EngineError, UsageError
-from spotrun.images.manifest import (
-    JOB_NAME,
-    ImageRef,
-    Kind,
-    Manifest,
-    PhaseRecord,
-    Tree,
-    new_snapshot_id,
-)
+from spotrun.images.manifest import Kind, Manifest, PhaseRecord, Tree, new_snapshot_id
 from spotrun.images.oci import archive
-from spotrun.images.opening import Address
 from spotrun.images.recipe import Content
+from spotrun.images.runspec import JOB_NAME, ImageRef
 from spotrun.images.store import file_sizes
 from spotrun.runtime import facts, locks, lookup, overlaid, testimony
 from spotrun.runtime.host import Host
@@ -57,7 +50,7 @@ def take(
     """Put the snapshot that an archive holds into a store."""
     if not source.is_file():
         raise UsageError(message=f"{source} is no file")
-    steps = Steps(host, observer)
+    host, steps = host.on("podman"), Steps(host, observer)
     size = source.stat().st_size
     with room(host, "import", images=size) as (files, unpacked):
         unpacked.mkdir(mode=0o700)

@@ -5,10 +5,10 @@ from enum import StrEnum
 
 import msgspec
 
+from spotrun.images.address import Address
 from spotrun.images.durable import write_atomic
-from spotrun.images.errors import UsageError
-from spotrun.images.manifest import JOB_NAME, RunSpec
-from spotrun.images.opening import Address
+from spotrun.images.errors import JobMoved, JobNotFound, JobStored, UsageError
+from spotrun.images.runspec import JOB_NAME, RunSpec
 from spotrun.runtime.paths import Paths
 
 
@@ -35,6 +35,10 @@ class Job:
     """The snapshot it last was saved to or restored from."""
     target: str | None = None
     """The host it has moved to."""
+    engine: str = "podman"
+    """The one it is, or was last, on."""
+    container: str | None = None
+    """Id of one that others started and named; None: the job's container has its name."""
 
 
 def check_name(name: str) -> str:
@@ -59,8 +63,25 @@ def save(paths: Paths, job: Job) -> None:
 
 
 def forget(paths: Paths, name: str) -> None:
-    """Remove a job's record."""
+    """Remove a job's record, and CRIU's configuration for it."""
     (paths.jobs / f"{name}.json").unlink(missing_ok=True)
+    paths.criu_config(name).unlink(missing_ok=True)
+
+
+def has_left(paths: Paths, name: str) -> bool:
+    """Tell whether a job that was here is stored or on another host."""
+    record = load(paths, name)
+    return record is not None and record.place is not Place.HERE
+
+
+def absent(paths: Paths, name: str) -> JobNotFound:
+    """Return the error for a job that has no container here: it says where the job is."""
+    record = load(paths, name)
+    if record and record.place is Place.MOVED:
+        return JobMoved(job=name, target=record.target)
+    if record and record.place is Place.STORED:
+        return JobStored(job=name, snapshot=record.parent)
+    return JobNotFound(job=name)
 
 
 def all_records(paths: Paths) -> list[Job]:

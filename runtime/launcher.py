@@ -1,46 +1,55 @@
 """The first start of a job, and what every container of a job gets."""
 
-import secrets
+import os
+import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from spotrun.images.errors import ExitCode, UsageError
-from spotrun.images.manifest import RunSpec
-from spotrun.images.opening import Address
-from spotrun.runtime import grammar, jobs
-from spotrun.runtime.engine import CRIU_ANNOTATION, JOB_LABEL
+from spotrun.images.address import Address
+from spotrun.images.errors import EngineError, ExitCode, UsageError
+from spotrun.images.runspec import RunSpec
+from spotrun.runtime import grammar, jobs, options
+from spotrun.runtime.engine import CRIU_ANNOTATION, JOB_LABEL, Container
 from spotrun.runtime.host import Host
 from spotrun.runtime.paths import Paths
 
 _SHIM: Final = """\
-#!{python} -IS
-import os, sys
-os.environ["SPOTRUN_RUN"] = {run!r}
-sys.path.append({folder!r})
-import shim
-shim.main()
+#!/bin/sh
+# Python, which takes as long to start as runc, is for what may be a restore.
+export SPOTRUN_RUN={run} SPOTRUN_STATE={state} SPOTRUN_SHIM="$0"
+for last; do :; done
+case "${{0##*/}} $* " in
+criu\\ *|*' create '*) ;;
+*) [ -e "$SPOTRUN_RUN/restored/$last" ] || [ -e "$SPOTRUN_RUN/networks/$last" ] || exec runc "$@" ;;
+esac
+exec {python} -IS {shim} "$@"
 """
 """-I and -S: no environment, no site packages; a third of Python's start."""
 
 
+def shim(paths: Paths) -> str:
+    """Return the program that engines call as their OCI runtime."""
+    places = {
+        "python": sys.executable,
+        "shim": Path(__file__).resolve().with_name("shim.py"),
+        "run": paths.run,
+        "state": paths.state,
+    }
+    return _SHIM.format(**{name: shlex.quote(str(place)) for name, place in places.items()})
+
+
 def install(paths: Paths) -> None:
     """Put the shim where engines find it, if it is not there as it should be."""
-    folder = Path(__file__).resolve().parent
-    text = _SHIM.format(python=sys.executable, run=str(paths.run), folder=str(folder))
+    text = shim(paths)
     if paths.shim.exists() and paths.shim.read_text() == text:
         return
     beside = paths.shim.with_suffix(".new")
     beside.write_text(text)
     beside.chmod(0o755)
     beside.rename(paths.shim)
-
-
-def log_options(options: Sequence[str]) -> list[str]:
-    """Return the option for a log that can move with the job, unless the user chose a driver."""
-    return [] if grammar.value(options, "--log-driver") else ["--log-driver=k8s-file"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,29 +62,62 @@ class Started:
     exit_code: int
 
 
-def run(host: Host, spec: RunSpec, *, store: Address | None, silent: bool = False) -> Started:
-    """Start a job with the engine's own `run`; the exit code is 85 if it was moved away."""
+def run(
+    host: Host,
+    spec: RunSpec,
+    *,
+    store: Address | None,
+    silent: bool = False,
+    verb: str = "run",
+    tell: Callable[[str], None],
+) -> Started:
+    """Make a job with the engine's own `run` or `create`; the exit code is 85 if it has left.
+
+    `tell` takes lines for the user: what is not quite as the options say.
+    """
     given = grammar.value(spec.options, "--name")
-    name = jobs.check_name(given or f"job-{secrets.token_hex(4)}")
+    name = jobs.check_name(given or f"job-{os.urandom(4).hex()}")
     _refuse_stored(host, name)
+    options.refuse(name, spec.options)
+    spec = options.settled(spec, Path.cwd())
+    fitted = options.fit(host.engine, spec.options)
     if store:
         host.store(
             store, make=True
         )  # what is wrong with it is better known now than when it counts
     install(host.paths)
-    jobs.save(host.paths, jobs.Job(name=name, run=spec, store=store or host.own_store))
-    own = [f"--label={JOB_LABEL}={name}", *log_options(spec.options)]
+    store = store or host.own_store
+    before = jobs.load(host.paths, name)
+    taken = host.engine.find(name) if before else None
+    jobs.save(host.paths, jobs.Job(name=name, run=spec, store=store, engine=host.engine.name))
+    for note in fitted.notes:
+        tell(note)
+    own = [f"--label={JOB_LABEL}={name}", f"--annotation={JOB_LABEL}={name}"]
     own += [f"--annotation={CRIU_ANNOTATION}={host.paths.criu_config(name)}"]
     named = [] if given else [f"--name={name}"]
-    arguments = [*own, *named, *spec.options, spec.image, *spec.command]
-    status = host.engine.run(arguments, silent=silent)
-    record = jobs.load(host.paths, name)
-    if record and record.place is not jobs.Place.HERE:
+    arguments = [*own, *named, *fitted.words, spec.image, *spec.command]
+    try:
+        status = host.engine.command([verb, *arguments], silent=silent)
+    except EngineError:
+        _take_back(host, name, before, taken)
+        raise
+    if status == ExitCode.OWN_ERROR or (status and verb == "create"):
+        _take_back(host, name, before, taken)
+    if jobs.has_left(host.paths, name):
         return Started(name, None, ExitCode.PREEMPTED)
-    found = host.engine.find(name) if status == ExitCode.OWN_ERROR or silent else None
-    if status == ExitCode.OWN_ERROR and found is None:
-        jobs.forget(host.paths, name)
+    found = host.engine.find(name) if silent else None
     return Started(name, found.id if found else None, status)
+
+
+def _take_back(host: Host, name: str, before: jobs.Job | None, taken: Container | None) -> None:
+    """Let the record be as it was before, unless there is a new container of that name."""
+    found = host.engine.find(name)
+    if found and (taken is None or found.id != taken.id):
+        return
+    if before:
+        jobs.save(host.paths, before)
+    else:
+        jobs.forget(host.paths, name)
 
 
 def _refuse_stored(host: Host, name: str) -> None:

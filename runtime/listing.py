@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from spotrun.images.errors import JobNotFound
-from spotrun.images.logfile import LogLine, parse
-from spotrun.runtime import jobs
+from spotrun.images.errors import JobStored
+from spotrun.images.logfile import WHOLE, Excerpt, LogLine, parse
+from spotrun.runtime import commands, jobs
 from spotrun.runtime.engine import Container
 from spotrun.runtime.host import Host
 
@@ -25,11 +25,13 @@ class Row:
     """The newest one it was saved to or restored from."""
     container: str | None
     """Its id."""
+    engine: str
+    """That it is, or was last, on."""
 
 
 def jobs_here(host: Host, *, every: bool) -> list[Row]:
     """Return the jobs that run, have ended or are stored here; with `every`, also moved ones."""
-    containers = {found.job: found for found in host.engine.jobs()}
+    containers = {found.job: found for found in commands.containers(host)}
     rows = []
     for record in jobs.all_records(host.paths):
         container = containers.get(record.name)
@@ -43,26 +45,33 @@ def jobs_here(host: Host, *, every: bool) -> list[Row]:
                     epoch=record.epoch,
                     snapshot=record.parent,
                     container=container.id if container else None,
+                    engine=record.engine,
                 )
             )
     return rows
 
 
-def logs(host: Host, job: str, *, follow: bool) -> Iterator[LogLine]:
+def logs(host: Host, job: str, *, follow: bool, part: Excerpt = WHOLE) -> Iterator[LogLine]:
     """Yield a job's output from its container, or, when it is stored, from its snapshot."""
-    found, record = host.engine.find(jobs.check_name(job)), jobs.load(host.paths, job)
-    if found and found.job == job:
-        yield from host.engine.logs(job, follow=follow)
-        return
-    if record is None or record.place is not jobs.Place.STORED:
-        raise JobNotFound(job=job)
+    record = jobs.load(host.paths, job)
+    try:
+        on, found = commands.container(host, job)
+    except JobStored:
+        if record is None:
+            raise
+        yield from _logs_of_snapshot(host, record, part)
+    else:
+        yield from on.engine.logs(found.id, follow=follow, part=part)
+
+
+def _logs_of_snapshot(host: Host, record: jobs.Job, part: Excerpt) -> Iterator[LogLine]:
     store = host.store(record.store)
-    manifest = store.find(job, record.parent)
+    manifest = store.find(record.name, record.parent)
     if manifest.log:
         with TemporaryDirectory(dir=host.paths.scratch) as folder:
             store.fetch(manifest, Path(folder), only=[manifest.log])
             with Path(folder, manifest.log).open("rb") as file:
-                yield from parse(file)
+                yield from parse(file, part)
 
 
 def _status(record: jobs.Job, container: Container | None) -> str | None:

@@ -7,9 +7,20 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
+from enum import Enum, auto
 from pathlib import Path
 
 from spotrun.images.errors import JobBusy
+
+
+class Need(Enum):
+    """What a command asks of a job's lock."""
+
+    NONE = auto()
+    FREE = auto()
+    """Nobody may hold it when the command begins."""
+    HELD = auto()
+    """It is held until the command has ended."""
 
 
 @dataclass(frozen=True, slots=True)

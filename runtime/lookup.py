@@ -5,10 +5,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Final
 
+from spotrun.images.address import Address
 from spotrun.images.errors import SnapshotNotFound, StoreLocked, StoreMissing, StoreUnavailable
 from spotrun.images.holds import Purpose
 from spotrun.images.manifest import SNAPSHOT_ID, Manifest
-from spotrun.images.opening import Address
 from spotrun.images.store import Store, new_hold
 from spotrun.runtime import jobs
 from spotrun.runtime.host import Host

@@ -21,7 +21,7 @@ from spotrun.images.manifest import PhaseRecord, encode
 from spotrun.images.pack import key_of
 from spotrun.images.store import Store
 from spotrun.runtime import admission, capture, facts, jobs, locks, scratch, transaction
-from spotrun.runtime.capture import CaptureState
+from spotrun.runtime.captured import CaptureState
 from spotrun.runtime.host import Host
 from spotrun.runtime.peer import MANIFEST
 from spotrun.runtime.processes import memory_of
@@ -49,6 +49,7 @@ class MigrateState(CaptureState):
 def migrate(host: Host, job: str, *, target: str, observer: Observer) -> MigrateState:
     """Move a running job to another host."""
     Remote(host.runner, target)
+    host = host.of(job)
     with locks.hold(host.paths.locks, job, "migrate", host.clock.now(), wait=False) as lock:
         begun = capture.begin(host, job, store=None, left_running=False)
         fields = {name: getattr(begun, name) for name in CaptureState.__dataclass_fields__}
@@ -197,7 +198,12 @@ def _forget_handovers(store: Store, job: str) -> None:
 
 
 def _unpublish(session: Session, state: MigrateState) -> None:
-    session.host.store(state.store).remove(state.job, state.snapshot)
+    """Take it back, unless the source is gone, too: this host has been off meanwhile."""
+    host, record = session.host, jobs.load(session.host.paths, state.job)
+    if record and host.oci.status(state.container) not in {"running", "paused"}:
+        jobs.save(host.paths, replace(record, parent=state.snapshot, store=state.store))
+    else:
+        host.store(state.store).remove(state.job, state.snapshot)
 
 
 def _expect(state: MigrateState, answer: Answer) -> None:
@@ -212,7 +218,9 @@ MIGRATE: Final[Transaction[MigrateState]] = Transaction(
         Phase("check target", _check_target),
         *capture.PREPARE,
         Phase("send image", _send_image),
-        *capture.FREEZE_AND_COPY,
+        *capture.FREEZE,
+        capture.DUMP_AND_SEND,
+        capture.COPY,
         capture.STORE,
         Phase("publish", capture.PUBLISH.do, _unpublish),
         Phase("send", _send, _call_back),

@@ -16,6 +16,8 @@ class DumpOptions:
     """Folder for logs and statistics."""
     criu_config: Path
     """The CRIU configuration file that the container's annotation names."""
+    external: tuple[str, ...] = ()
+    """What CRIU is not to save because it will be there, as criu(8) names it."""
 
 
 class OciRuntime(Protocol):

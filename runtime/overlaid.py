@@ -9,9 +9,9 @@ from pathlib import Path, PurePosixPath
 import msgspec
 
 from spotrun.images import trees
-from spotrun.images.manifest import ImageRef
 from spotrun.images.oci import archive
 from spotrun.images.process import Runner, checked
+from spotrun.images.runspec import ImageRef
 from spotrun.runtime import libpod
 from spotrun.runtime.host import Host
 from spotrun.runtime.testimony import Said

@@ -30,7 +30,8 @@ class Paths:
     def prepare(self) -> None:
         """Make all folders; memory images hold secrets, so only their owner may look."""
         inner = (self.jobs, self.journal, self.scratch, self.scratch_locks, self.unsent,
-                 self.criu, self.locks, self.plans, self.restored)  # fmt: skip
+                 self.criu, self.locks, self.plans, self.restored, self.afresh,
+                 self.networks)  # fmt: skip
         for folder in (self.state, self.run, self.memory, *inner):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         for folder in (self.state, self.run, self.memory):
@@ -95,6 +96,21 @@ class Paths:
     def restored(self) -> Path:
         """Marks of containers that the shim restored and the engine has yet to start."""
         return self.run / "restored"
+
+    @property
+    def notes(self) -> Path:
+        """Where the hooks of engines say which containers are to be jobs."""
+        return self.run / "adopt"
+
+    @property
+    def networks(self) -> Path:
+        """Network namespaces that the shim made, one a restored container of Docker's."""
+        return self.run / "networks"
+
+    @property
+    def afresh(self) -> Path:
+        """Marks of jobs that the engine may start once from their begin, though they are saved."""
+        return self.run / "afresh"
 
     def criu_config(self, job: str) -> Path:
         """Return the CRIU configuration file of a job."""

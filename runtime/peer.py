@@ -7,8 +7,9 @@ from typing import BinaryIO, Final
 
 from spotrun.images.backends.base import is_key
 from spotrun.images.errors import SnapshotDamaged
-from spotrun.images.manifest import ImageRef, Manifest, decode
+from spotrun.images.manifest import Manifest, decode
 from spotrun.images.process import checked
+from spotrun.images.runspec import ImageRef
 from spotrun.images.store import Store
 from spotrun.runtime import admission, jobs, locks, scratch
 from spotrun.runtime.host import Host

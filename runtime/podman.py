@@ -1,16 +1,20 @@
-"""Podman as the engine: podman-py for what its API offers, the CLI for `run` and `create`."""
+"""Podman as the engine: podman-py for what its API offers, the CLI for the user's own commands."""
 
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, suppress
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from spotrun.images.errors import EngineError, NotHere
-from spotrun.images.logfile import LogLine
-from spotrun.images.manifest import ImageRef
+from spotrun.images.logfile import WHOLE, Excerpt, LogLine
+from spotrun.images.logformat import LogFile, LogFormat
 from spotrun.images.process import Completed, Runner
+from spotrun.images.runspec import ImageRef
+from spotrun.runtime import engine_cli
 from spotrun.runtime.engine import JOB_LABEL, Container, Mount
+from spotrun.runtime.engine_cli import MAKING
 from spotrun.runtime.paths import Paths
 from spotrun.runtime.podman_service import client, output
 
@@ -19,12 +23,17 @@ if TYPE_CHECKING:
 
 _FILE_LOGS: Final = frozenset(("k8s-file", "json-file"))
 """Log drivers that keep a file, both in the format of Kubernetes."""
+_LOST: Final = 255
 _MADE_UP: Final = re.compile(r"[0-9a-f]{64}")
 """How Podman names a volume that the user gave no name."""
 
 
 class Podman:
     """Podman of this host, as root."""
+
+    name = "podman"
+    runc_root = Path("/run/runc")
+    log_driver = "k8s-file"
 
     def __init__(self, runner: Runner, paths: Paths) -> None:
         """Reach it by its socket; without one, its service is started when first needed."""
@@ -35,9 +44,14 @@ class Podman:
         """Ask the CLI, which is cheaper than a service."""
         return f"podman {self._cli('version', '--format', '{{.Client.Version}}').stdout.strip()}"
 
-    def run(self, arguments: Sequence[str], *, silent: bool) -> int:
-        """Hand the terminal to `podman run`."""
-        return self._runner.attach(self._with_shim("run", *arguments), silent=silent)
+    def knows_shim(self) -> bool:
+        """Say yes: each command gives it the path of its OCI runtime."""
+        return True
+
+    def command(self, words: Sequence[str], *, silent: bool = False) -> int:
+        """Hand the terminal to Podman's CLI."""
+        argv = self._with_shim(*words) if words[0] in MAKING else ["podman", *words]
+        return engine_cli.call(self._runner, self.name, argv, words[0], silent=silent)
 
     def create(self, arguments: Sequence[str]) -> str:
         """Return the id that `podman create` prints."""
@@ -75,11 +89,20 @@ class Podman:
             if self.find(container):
                 raise
 
-    def logs(self, container: str, *, follow: bool) -> Iterator[LogLine]:
+    def rename(self, container: str, name: str) -> None:
+        """Rename it."""
+        with self._api() as api:
+            api.containers.get(container).rename(name)
+
+    def wait(self, container: str) -> int:
+        """Ask the wait endpoint, which answers when it has ended."""
+        with self._api() as api:
+            return int(api.containers.get(container).wait())
+
+    def logs(self, container: str, *, follow: bool, part: Excerpt = WHOLE) -> Iterator[LogLine]:
         """Read the frames of the log endpoint."""
         with self._api() as api:
-            for out, err in output(api, container, follow=follow):
-                yield LogLine("stderr" if err else "stdout", err or out)
+            yield from output(api, container, follow=follow, part=part)
 
     def volume(self, name: str) -> str | None:
         """Return the instant of its creation, in nanoseconds."""
@@ -150,17 +173,33 @@ def _container(attrs: dict[str, Any]) -> Container:
     return Container(
         id=attrs["Id"],
         name=attrs["Name"],
-        job=(attrs["Config"].get("Labels") or {}).get(JOB_LABEL),
+        job=_job(attrs["Config"]),
         image_id=attrs["Image"],
         status=state["Status"],
         pid=state["Pid"],
-        exit_code=state["ExitCode"],
+        exit_code=_exit_code(state),
         bundle=Path(attrs["OCIConfigPath"]).parent if attrs.get("OCIConfigPath") else None,
         upper=Path(attrs["GraphDriver"]["Data"]["UpperDir"]),
-        log=Path(log["Path"]) if log["Type"] in _FILE_LOGS and log["Path"] else None,
+        log=_log(log["Path"]) if log["Type"] in _FILE_LOGS and log["Path"] else None,
         mounts=tuple(_mount(mount) for mount in attrs["Mounts"]),
         created=attrs["Created"],
     )
+
+
+def _exit_code(state: dict[str, Any]) -> int:
+    """Return that of Docker for what a power cut has ended: Podman has seen no end of it."""
+    started, finished = (datetime.fromisoformat(state[it]) for it in ("StartedAt", "FinishedAt"))
+    return _LOST if state["Status"] == "exited" and finished < started else int(state["ExitCode"])
+
+
+def _log(path: str) -> LogFile:
+    return LogFile(Path(path), LogFormat.KUBERNETES)
+
+
+def _job(config: dict[str, Any]) -> str | None:
+    """Read it from the label, or of a container that others started from the annotation."""
+    found = {**(config.get("Annotations") or {}), **(config.get("Labels") or {})}
+    return found.get(JOB_LABEL)
 
 
 def _mount(attrs: dict[str, Any]) -> Mount:

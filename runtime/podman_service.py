@@ -4,12 +4,12 @@ import socket
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, cast
-
-from tenacity import RetryError, Retrying, retry_if_result, stop_after_delay, wait_fixed
+from typing import TYPE_CHECKING, Final
 
 from spotrun.images.errors import EngineError, NotHere
+from spotrun.images.logfile import Excerpt, LogLine
 from spotrun.images.process import Runner
+from spotrun.runtime.frames import frames
 from spotrun.runtime.paths import Paths
 
 if TYPE_CHECKING:
@@ -24,10 +24,12 @@ _START_SECONDS: Final = 20
 @contextmanager
 def client(runner: Runner, paths: Paths) -> "Iterator[PodmanClient]":
     """Yield a client of the service; what the API refuses becomes NotHere or EngineError."""
+    place = _started(runner, paths)  # before the import, which takes as long as the start
     from podman import PodmanClient
     from podman.errors import APIError, ImageNotFound, NotFound, PodmanError
 
-    with closing(PodmanClient(base_url=f"unix://{_socket(runner, paths)}")) as opened:
+    _await(place, paths)
+    with closing(PodmanClient(base_url=f"unix://{place}")) as opened:
         try:
             yield opened
         except (NotFound, ImageNotFound) as error:
@@ -38,23 +40,20 @@ def client(runner: Runner, paths: Paths) -> "Iterator[PodmanClient]":
             raise EngineError(engine="podman", reason=error) from error
 
 
-def output(api: "PodmanClient", container: str, *, follow: bool) -> Iterator[tuple[bytes, bytes]]:
-    """Yield pieces of a container's stdout and stderr; one of the two is empty."""
-    from podman.api import stream_frames
-
+def output(
+    api: "PodmanClient", container: str, *, follow: bool, part: Excerpt
+) -> Iterator[LogLine]:
+    """Yield pieces of a container's output."""
     path = f"/containers/{container}/logs"
-    params = {"stdout": True, "stderr": True, "follow": follow}
+    params = {"stdout": True, "stderr": True, "follow": follow, **part.query}
     response = api.api.get(path, params=params, stream=True)
     with closing(response):
         response.raise_for_status()
-        frames = cast(
-            "Iterator[tuple[bytes | None, bytes | None]]", stream_frames(response, demux=True)
-        )
-        for out, err in frames:
-            yield out or b"", err or b""
+        yield from frames(response.raw)
 
 
-def _socket(runner: Runner, paths: Paths) -> Path:
+def _started(runner: Runner, paths: Paths) -> Path:
+    """Return the socket of a service that runs or has just been started."""
     if _answers(_SYSTEMD_SOCKET):
         return _SYSTEMD_SOCKET
     own = paths.run / "podman.sock"
@@ -62,19 +61,27 @@ def _socket(runner: Runner, paths: Paths) -> Path:
         return own
     own.unlink(missing_ok=True)
     argv = ["podman", "system", "service", f"--time={_IDLE_SECONDS}", f"unix://{own}"]
-    log = paths.run / "podman.log"
-    runner.spawn(argv, log=log)
+    runner.spawn(argv, log=_log(paths))
+    return own
+
+
+def _await(place: Path, paths: Paths) -> None:
+    from tenacity import RetryError, Retrying, retry_if_result, stop_after_delay, wait_fixed
+
     waiting = Retrying(
         retry=retry_if_result(lambda answered: not answered),
         stop=stop_after_delay(_START_SECONDS),
         wait=wait_fixed(0.02),
     )
     try:
-        waiting(_answers, own)
+        waiting(_answers, place)
     except RetryError:
         reason = f"its service does not answer after {_START_SECONDS} s"
-        raise EngineError(engine="podman", reason=reason, log=log) from None
-    return own
+        raise EngineError(engine="podman", reason=reason, log=_log(paths)) from None
+
+
+def _log(paths: Paths) -> Path:
+    return paths.run / "podman.log"
 
 
 def _answers(path: Path) -> bool:

@@ -48,9 +48,6 @@ _DEVICES: Final = ("/dev/dri/", "/dev/fuse", "/dev/infiniband/", "/dev/kfd", "/d
 
 def specification(job: str, spec: Mapping[str, Any]) -> None:
     """Refuse what the container's `config.json` rules out; NotCapturable names the option."""
-    if spec["process"].get("terminal"):
-        reason = "it has a terminal, which cannot be saved yet; run it without -t"
-        raise NotCapturable(job=job, reason=reason)
     own = {entry["type"] for entry in spec["linux"]["namespaces"]}
     for namespace, option in _SHARED.items():
         if namespace not in own:
@@ -114,16 +111,17 @@ def _from_outside(pids: Sequence[int]) -> str | None:
 
 
 def _other_user(pids: Sequence[int]) -> str | None:
-    """Find a process of another user where root may not read its limits (getrlimit(2))."""
+    """Find a process of another user or group where root may not read its limits (prlimit(2))."""
     _, _, own = next(_threads([os.getpid()]))
     if int(own["CapEff"], 16) >> _CAP_SYS_RESOURCE & 1:
         return None
     for pid, thread, status in _threads(pids):
-        if pid == thread and set(status["Uid"].split()) != {"0"}:
-            return (
-                f"{_named(pid)} runs as user {status['Uid'].split()[0]}, and root on this host"
-                " lacks CAP_SYS_RESOURCE, which CRIU needs for that"
-            )
+        for kind, ids in (("user", status["Uid"].split()), ("group", status["Gid"].split())):
+            if pid == thread and set(ids) != {"0"}:
+                return (
+                    f"{_named(pid)} runs as {kind} {ids[0]}, and root on this host lacks"
+                    " CAP_SYS_RESOURCE, which CRIU needs for that"
+                )
     return None
 
 

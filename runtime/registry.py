@@ -3,12 +3,12 @@
 import platform
 from dataclasses import dataclass, replace
 
+from spotrun.images.address import Address
 from spotrun.images.errors import NotExportable, UsageError
 from spotrun.images.manifest import Manifest, PhaseRecord
 from spotrun.images.oci import credentials, receive, reference, send
 from spotrun.images.oci.reference import Reference
 from spotrun.images.oci.registry import Registry
-from spotrun.images.opening import Address
 from spotrun.images.seal import Plain
 from spotrun.images.store import Store
 from spotrun.runtime import locks, lookup

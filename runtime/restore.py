@@ -15,17 +15,18 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from spotrun.images import trees
+from spotrun.images import logformat, trees
+from spotrun.images.address import Address
 from spotrun.images.durable import write_json
 from spotrun.images.errors import (
     NameTaken,
     NotRestorable,
     RestoreFailed,
+    SnapshotNotFound,
     SpotrunError,
     StoreUnavailable,
 )
 from spotrun.images.manifest import Manifest, Tree
-from spotrun.images.opening import Address
 from spotrun.runtime import (
     admission,
     criu,
@@ -33,6 +34,7 @@ from spotrun.runtime import (
     jobs,
     launcher,
     locks,
+    options,
     scratch,
     transaction,
 )
@@ -60,6 +62,8 @@ class RestoreState(State):
     attempt: str
     """Unique to this restore: label of the container it makes."""
     container: str | None = None
+    replaced: str | None = None
+    """Id of the job's container that has ended, in whose place the new one comes."""
     new_volumes: list[str] = field(default_factory=list)
 
     @property
@@ -75,26 +79,41 @@ def restore(
     snapshot: str | None,
     name: str | None,
     store: Address | None,
+    engine: str | None = None,
     observer: Observer,
 ) -> RestoreState:
-    """Let a stored job go on here, under its own or another name."""
+    """Let a stored job go on here, under its own or another name, on its engine or that one."""
     name = jobs.check_name(name or job)
+    host = host.on(engine) if engine else host.of(job)
     with locks.hold(host.paths.locks, name, "restore", host.clock.now(), wait=False) as lock:
         record = jobs.load(host.paths, job)
         address = store or (record.store if record else host.own_store)
-        manifest = host.store(address).find(jobs.check_name(job), snapshot)
+        manifest = _manifest(host, job, snapshot, address)
         taken = host.engine.find(name)
-        if taken:
+        if taken and (taken.job != name or taken.running or taken.finished):
             raise NameTaken(name=name, where="this host", container=taken.id[:12])
         state = RestoreState(
             job=name,
+            engine=host.engine.name,
             manifest=manifest,
             store=address,
             attempt=f"{manifest.snapshot}-{host.clock.now().timestamp():.6f}",
+            replaced=taken.id if taken else None,
         )
         with _volumes_to_itself(host, manifest), transaction.failing_as(partial(_failed, state)):
             transaction.run(Session(host, lock, observer), RESTORE, state)
     return state
+
+
+def _manifest(host: Host, job: str, snapshot: str | None, store: Address) -> Manifest:
+    """Return the one that is meant; of a job that took them all along, say where it is."""
+    try:
+        return host.store(store).find(jobs.check_name(job), snapshot)
+    except SnapshotNotFound:
+        record = jobs.load(host.paths, job)
+        if snapshot is None and record and record.place is jobs.Place.MOVED:
+            raise jobs.absent(host.paths, job) from None
+        raise
 
 
 @contextmanager
@@ -122,7 +141,8 @@ def _check(session: Session, state: RestoreState) -> None:
     manifest, engine = state.manifest, session.host.engine
     volumes = [tree.volume for tree in manifest.trees if tree.volume]
     state.new_volumes = [name for name in volumes if engine.volume(name) is None]
-    reasons = admission.refusals(session.host, admission.of_manifest(manifest, state.job))
+    demand = admission.of_manifest(manifest, state.job)
+    reasons = admission.refusals(session.host, demand, making_way=state.replaced)
     if reasons:
         raise NotRestorable(snapshot=state.snapshot, where="this host", reason="; ".join(reasons))
 
@@ -142,11 +162,11 @@ def _fetch(session: Session, state: RestoreState) -> int:
     store.read(state.attempt, state.job, platform.node())
     memory = [path for path in manifest.files if path.startswith("criu/")]
     others = manifest.files.keys() - memory
-    tell = session.observer.progress
+    opened, tell = store.opened(manifest), session.observer.progress
     with ThreadPoolExecutor(1) as beside:
-        moved = store.fetch(manifest, folder, only=others, tell=tell)
+        moved = opened.fetch(folder, others, tell)
         placing = beside.submit(_place_files, session, state)
-        moved += store.fetch(manifest, folder, only=memory, tell=tell)
+        moved += opened.fetch(folder, memory, tell)
         placing.result()
     with suppress(StoreUnavailable):  # then the hold lapses by itself
         store.end(state.attempt)
@@ -159,11 +179,24 @@ def _discard(session: Session, state: RestoreState) -> None:
         session.host.store(state.store).end(state.attempt)
 
 
+def _set_aside(session: Session, state: RestoreState) -> None:
+    """Free the name from the container that has ended."""
+    if state.replaced:
+        session.host.engine.rename(state.replaced, f"{state.job}-{state.attempt}")
+
+
+def _put_back(session: Session, state: RestoreState) -> None:
+    found = session.host.engine.find(state.replaced) if state.replaced else None
+    if found and found.name != state.job:
+        session.host.engine.rename(found.id, state.job)
+
+
 def _create(session: Session, state: RestoreState) -> None:
     """Make the container with the options it was first run with."""
     host, manifest = session.host, state.manifest
     launcher.install(host.paths)
     annotations = {
+        JOB_LABEL: state.job,
         RESTORE_ANNOTATION: str(_plan(session, state)),
         CRIU_ANNOTATION: str(host.paths.criu_config(state.job)),
     }
@@ -171,12 +204,27 @@ def _create(session: Session, state: RestoreState) -> None:
     arguments = [f"--name={state.job}", "--pull=never"]
     arguments += [f"--annotation={key}={value}" for key, value in annotations.items()]
     arguments += [f"--label={key}={value}" for key, value in labels.items()]
-    arguments += launcher.log_options(manifest.run.options)
-    arguments += [word for it in grammar.lasting(manifest.run.options) for word in it.words]
-    arguments += [f"--env={variable}" for variable in manifest.oci_spec["process"]["env"]]
+    arguments += _made_up(manifest)
+    arguments += options.again(host.engine, manifest.run.options)
+    arguments += [f"--env={variable}" for variable in _environment(manifest)]
     state.container = host.engine.create(
         [*arguments, _image(host, manifest), *manifest.run.command]
     )
+
+
+def _made_up(manifest: Manifest) -> list[str]:
+    """Keep the host name, which the processes know, and an engine would make up anew."""
+    spec, network = manifest.oci_spec, grammar.value(manifest.run.options, "--network") or ""
+    own = {"type": "uts"} in spec["linux"]["namespaces"] and not network.startswith("container:")
+    return [f"--hostname={spec['hostname']}"] if own and spec.get("hostname") else []
+
+
+def _environment(manifest: Manifest) -> list[str]:
+    """Return the variables, but for those that any engine adds itself."""
+    spec = manifest.oci_spec
+    added = {f"HOSTNAME={spec.get('hostname')}"}
+    added |= {"TERM=xterm"} if spec["process"].get("terminal") else set()
+    return [variable for variable in spec["process"]["env"] if variable not in added]
 
 
 def _image(host: Host, manifest: Manifest) -> str:
@@ -206,8 +254,8 @@ def _place_files(session: Session, state: RestoreState) -> None:
         if tree.kind == "rootfs":
             trees.unpack(host.runner, folder / tree.archive, container.upper)
     if manifest.log and container.log:
-        container.log.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(folder / manifest.log, container.log)
+        container.log.path.parent.mkdir(parents=True, exist_ok=True)
+        logformat.give(folder / manifest.log, container.log)
 
 
 def _start(session: Session, state: RestoreState) -> int:
@@ -217,12 +265,17 @@ def _start(session: Session, state: RestoreState) -> int:
     shutil.rmtree(work, ignore_errors=True)
     work.mkdir(parents=True)
     config = host.paths.criu_config(state.job)
-    config.write_text(criu.CONFIG)
+    config.write_text(criu.config())
+    linux = manifest.oci_spec["linux"]
     plan = {
         "images": str(folder / "criu"),
         "work": str(work),
         "criu_config": str(config),
-        "mounts": [_mount(folder, tree) for tree in _carried(state, manifest)],
+        "mounts": manifest.oci_spec["mounts"],
+        "masked_paths": linux.get("maskedPaths", []),
+        "readonly_paths": linux.get("readonlyPaths", []),
+        "sysctls": linux.get("sysctl", {}),
+        "trees": [_tree(folder, tree) for tree in _carried(state, manifest)],
     }
     write_json(_plan(session, state), plan)
     try:
@@ -242,7 +295,7 @@ def _carried(state: RestoreState, manifest: Manifest) -> list[Tree]:
     return [tree for tree in mounts if not tree.volume or tree.volume in state.new_volumes]
 
 
-def _mount(folder: Path, tree: Tree) -> dict[str, Any]:
+def _tree(folder: Path, tree: Tree) -> dict[str, Any]:
     unpack = trees.unpack_command(folder / tree.archive)
     return {"destination": tree.destination, "unpack": unpack}
 
@@ -252,8 +305,10 @@ def _resume_gpu(session: Session, state: RestoreState) -> None:
 
 
 def _probe(session: Session, state: RestoreState) -> None:
-    """Prove that it still runs a moment later."""
-    time.sleep(_PROBE_SECONDS)
+    """Prove that it still runs a moment later; its images are not needed any more."""
+    with ThreadPoolExecutor(1) as beside:
+        beside.submit(scratch.remove, session.host.paths, state.attempt)
+        time.sleep(_PROBE_SECONDS)
     found = _container(session.host, state)
     if not found.running:
         reason = f"its processes ended at once, with status {found.exit_code}"
@@ -269,6 +324,7 @@ def _take_over(session: Session, state: RestoreState) -> None:
         store=state.store,
         epoch=manifest.epoch + 1,
         parent=manifest.snapshot,
+        engine=state.engine,
     )
     jobs.save(session.host.paths, record)
 
@@ -277,6 +333,12 @@ def _taken_over(session: Session, state: RestoreState) -> bool:
     record = jobs.load(session.host.paths, state.job)
     runs = any(c.running for c in session.host.engine.labelled(TRANSACTION_LABEL, state.attempt))
     return runs and record is not None and record.parent == state.snapshot
+
+
+def _tidy_up(session: Session, state: RestoreState) -> None:
+    _discard(session, state)
+    if state.replaced:
+        session.host.engine.remove(state.replaced)
 
 
 def _container(host: Host, state: RestoreState) -> Container:
@@ -296,13 +358,14 @@ RESTORE: Final[Transaction[RestoreState]] = Transaction(
     phases=[
         Phase("check", _check),
         Phase("get image", _get_image),
+        Phase("set aside", _set_aside, _put_back),
         Phase("create", _create, _remove),
         Phase("fetch", _fetch, _discard),
         Phase("start", _start),
         Phase("resume GPU", _resume_gpu),
         Phase("probe", _probe),
         Phase("take over", _take_over),
-        Phase("tidy up", _discard),
+        Phase("tidy up", _tidy_up),
     ],
     commit="take over",
     committed=_taken_over,

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from spotrun.images.errors import OciError
-from spotrun.images.process import Runner
+from spotrun.images.process import Completed, Runner
 from spotrun.runtime import criu, facts
 from spotrun.runtime.oci import DumpOptions
 
@@ -17,8 +17,8 @@ _MESSAGE: Final = re.compile(r'msg="((?:[^"\\]|\\.)*)"')
 class Runc:
     """runc, with the state folder that the engine gives it."""
 
-    def __init__(self, runner: Runner, *, root: Path = Path("/run/runc")) -> None:
-        """Use the containers under `root`; the default is what Podman uses as root."""
+    def __init__(self, runner: Runner, *, root: Path) -> None:
+        """Use the containers under `root`, which each engine has of its own."""
         self._runner = runner
         self._root = root
 
@@ -37,18 +37,20 @@ class Runc:
         return str(json.loads(done.stdout)["status"])
 
     def freeze(self, container: str) -> None:
-        """Freeze by the cgroup freezer."""
-        if self.status(container) != "paused":
-            self._call("freezing", "pause", container)
+        """Freeze by the cgroup freezer; what is frozen already is asked for only then."""
+        done = self._try("pause", container)
+        if done.status != 0 and self.status(container) != "paused":
+            raise OciError(action="freezing", reason=_message(done.stderr))
 
     def thaw(self, container: str) -> None:
-        """Thaw what is frozen."""
-        if self.status(container) == "paused":
-            self._call("thawing", "resume", container)
+        """Thaw what is frozen; all else makes runc fail, and is looked at only then."""
+        done = self._try("resume", container)
+        if done.status != 0 and self.status(container) == "paused":
+            raise OciError(action="thawing", reason=_message(done.stderr))
 
     def dump(self, container: str, options: DumpOptions, pass_fds: Sequence[int] = ()) -> None:
         """Let CRIU write the images; on failure say what its log says first."""
-        options.criu_config.write_text(criu.CONFIG)
+        options.criu_config.write_text(criu.config(options.external))
         argv = ["checkpoint", "--leave-running", "--image-path", str(options.images)]
         argv += ["--work-path", str(options.work), container]
         done = self._runner.run(["runc", "--root", str(self._root), *argv], pass_fds=pass_fds)
@@ -62,8 +64,11 @@ class Runc:
         listed = self._call("listing processes", "ps", "--format", "json", container)
         return [int(pid) for pid in json.loads(listed) or []]
 
+    def _try(self, *arguments: str) -> Completed:
+        return self._runner.run(["runc", "--root", str(self._root), *arguments])
+
     def _call(self, action: str, *arguments: str) -> str:
-        done = self._runner.run(["runc", "--root", str(self._root), *arguments])
+        done = self._try(*arguments)
         if done.status != 0:
             raise OciError(action=action, reason=_message(done.stderr))
         return done.stdout

@@ -2,17 +2,12 @@
 
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 from spotrun.images.errors import JobBusy
-from spotrun.runtime import capture, locks, migrate, restore, transaction
+from spotrun.runtime import locks, transaction
 from spotrun.runtime.host import Host
 from spotrun.runtime.transaction import Observer, Session, Transaction
-
-_KINDS: Final[tuple[Transaction[Any], ...]] = (
-    capture.STOP, capture.LEAVE_RUNNING, restore.RESTORE, migrate.MIGRATE,
-)  # fmt: skip
-_BY_VERB: Final = {kind.verb: kind for kind in _KINDS}
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +35,19 @@ def settle(host: Host, observer: Observer) -> list[Outcome]:
     return outcomes
 
 
+def _kind(verb: str) -> Transaction[Any]:
+    """Look for it only now: nothing is to be settled most times, and to import all takes long."""
+    from spotrun.runtime import capture, migrate, restore
+
+    kinds: tuple[Transaction[Any], ...] = (
+        capture.STOP, capture.LEAVE_RUNNING, restore.RESTORE, migrate.MIGRATE,
+    )  # fmt: skip
+    return {kind.verb: kind for kind in kinds}[verb]
+
+
 def _settle(session: Session, entry: transaction.Entry) -> Outcome:
     try:
-        finished = transaction.resume(session, _BY_VERB[entry.verb], entry)
+        finished = transaction.resume(session, _kind(entry.verb), entry)
     except Exception as error:  # noqa: BLE001 # one job's fault must not block the others
         return Outcome(entry.job, entry.verb, finished=False, error=error)
     return Outcome(entry.job, entry.verb, finished)

@@ -1,8 +1,12 @@
 """The OCI runtime that engines call: runc, except that a create can be a restore.
 
     create  of a container whose annotation names a plan: `runc restore` in place of `runc create`
+            of a job that is saved, stored or moved, or was restored by it: refused, a fresh start
+            would lose its past
     start   of a container that was restored: nothing, it runs already
     all else: runc takes this process's place
+
+Called as `criu`, by a `runc restore` of its own, it becomes CRIU in a cgroup namespace.
 
 Every call of the engine pays for this module, so it uses the standard library only and imports
 as little of it as it can; it is loaded without the rest of the package.
@@ -11,25 +15,50 @@ as little of it as it can; it is loaded without the rest of the package.
 import os
 import sys
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    Mount = dict[str, Any]
+
 RUNTIME = "runc"
 ANNOTATION = "io.spotrun.restore"
+JOB_ANNOTATION = "io.spotrun.job"
 CRIU_ANNOTATION = "org.criu.config"
+CRIU = "criu"
+PUBLISH = "publish"
+_PRIVATE = frozenset(("private", "rprivate"))
+_SET = 'set -e; for it; do echo "${it#*=}" >"/proc/sys/${it%%=*}"; done'
 _GLOBALS_WITH_VALUE = frozenset(("--log", "--log-format", "--root", "--criu", "--rootless"))
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Serve one call; `SPOTRUN_RUN` names the run folder."""
+    """Serve one call; `SPOTRUN_RUN` and `SPOTRUN_STATE` name the folders."""
     words = sys.argv[1:] if arguments is None else arguments
+    if os.path.basename(_program()) == CRIU:
+        _be_criu(words)
     at = _verb(words)
     verb = words[at] if at < len(words) else ""
     if verb == "create":
         bundle = _value(words, "--bundle", "-b") or "."
-        plan = _plan(bundle)
-        if plan:
+        notes = _annotations(bundle)
+        plan = notes.get(ANNOTATION)
+        if plan and os.path.exists(plan):
             sys.exit(_restore(words, at, bundle, plan))
+        if JOB_ANNOTATION in notes:
+            _refuse_afresh(notes[JOB_ANNOTATION], bool(plan), _value(words, "--log"))
+            if CRIU_ANNOTATION not in notes:
+                _note(words[-1], bundle, notes[JOB_ANNOTATION])
     elif verb == "start" and _was_restored(words[-1]):
         return
+    elif verb == "delete":
+        _forget_network(words[-1])
     os.execvp(RUNTIME, [RUNTIME, *words])
+
+
+def _program() -> str:
+    """Return what was called: the few lines of shell before this, see launcher.py."""
+    return os.environ.get("SPOTRUN_SHIM", sys.argv[0])
 
 
 def _verb(words: list[str]) -> int:
@@ -50,25 +79,85 @@ def _value(words: list[str], *names: str) -> str | None:
     return None
 
 
-def _plan(bundle: str) -> str | None:
-    """Return the plan that the bundle's annotation names, if it is still to be done."""
+def _annotations(bundle: str) -> dict[str, str]:
+    """Return those of a bundle, if any of ours may be among them."""
     with open(os.path.join(bundle, "config.json"), "rb") as file:
         raw = file.read()
-    if ANNOTATION.encode() not in raw:
-        return None
+    if ANNOTATION.encode() not in raw and JOB_ANNOTATION.encode() not in raw:
+        return {}
     import json
 
-    path = (json.loads(raw).get("annotations") or {}).get(ANNOTATION)
-    return path if path and os.path.exists(path) else None
+    found: dict[str, str] = json.loads(raw).get("annotations") or {}
+    return found
 
 
-def _mark(container: str) -> str:
-    return os.path.join(os.environ.get("SPOTRUN_RUN", "/run/spotrun"), "restored", container)
+def _refuse_afresh(job: str, restored: bool, log: str | None) -> None:  # noqa: FBT001
+    """Exit if a job has a past, unless its user wants a fresh start, this once."""
+    import json
+
+    try:
+        os.unlink(_run("afresh", job))
+    except FileNotFoundError:
+        pass
+    else:
+        return
+    snapshot = _state("jobs", job).get("parent")
+    if not (snapshot or restored or _published(_state("journal", job))):
+        return
+    said = (
+        f"job {job!r} is saved{f' as {snapshot}' if snapshot else ''}: `spotrun restore {job}`"
+        f" goes on with it, and `spotrun restart {job}` starts it afresh"
+    )
+    if log:
+        with open(log, "a", encoding="utf-8") as file:
+            file.write(json.dumps({"level": "error", "msg": said}) + "\n")
+    sys.exit(said)
+
+
+def _published(entry: "dict[str, Any]") -> bool:
+    """Tell whether a transaction that was cut off, as by a power cut, may have saved a job."""
+    records = entry.get("state", {}).get("records", ())
+    return PUBLISH in {entry.get("phase"), *(record["name"] for record in records)}
+
+
+def _state(folder: str, job: str) -> "dict[str, Any]":
+    """Return what spotrun has written of a job, or nothing."""
+    import json
+
+    state = os.environ.get("SPOTRUN_STATE", "/var/lib/spotrun")
+    try:
+        with open(os.path.join(state, folder, f"{job}.json"), "rb") as file:
+            found: dict[str, Any] = json.load(file)
+    except FileNotFoundError:
+        return {}
+    return found
+
+
+def _note(container: str, bundle: str, job: str) -> None:
+    """Do for a container that others start what hooks do elsewhere, see hooks/oci.py."""
+    import json
+
+    config = os.path.join(bundle, "config.json")
+    with open(config, "rb") as file:
+        spec = json.load(file)
+    state = os.environ.get("SPOTRUN_STATE", "/var/lib/spotrun")
+    spec["annotations"][CRIU_ANNOTATION] = os.path.join(state, "criu", f"{job}.conf")
+    with open(config, "w", encoding="utf-8") as file:
+        json.dump(spec, file)
+    os.makedirs(_run("adopt"), mode=0o700, exist_ok=True)
+    note = _run("adopt", f"note.{container}")
+    with open(note, "w", encoding="utf-8") as file:
+        json.dump({"id": container, "annotations": {JOB_ANNOTATION: job}}, file)
+    os.rename(note, f"{note}.json")
+
+
+def _run(*names: str) -> str:
+    return os.path.join(os.environ.get("SPOTRUN_RUN", "/run/spotrun"), *names)
 
 
 def _was_restored(container: str) -> bool:
     try:
-        os.unlink(_mark(container))
+        os.unlink(_run("restored", container))
     except FileNotFoundError:
         return False
     return True
@@ -84,23 +173,168 @@ def _restore(words: list[str], at: int, bundle: str, path: str) -> int:
     config = os.path.join(bundle, "config.json")
     with open(config, "rb") as file:
         spec = json.load(file)
-    for mount in spec["mounts"]:
-        if "bind" in mount.get("options", ()) or "rbind" in mount.get("options", ()):
-            # CRIU cannot bind a file through a symbolic link (podman's --init has one)
-            mount["source"] = os.path.realpath(mount["source"])
-    sources = {mount["destination"]: mount["source"] for mount in spec["mounts"]}
-    for tree in plan["mounts"]:
-        _fill(sources[tree["destination"]], tree["unpack"])
+    made: list[str] = []
+    spec["mounts"] = _mounts(plan["mounts"], spec["mounts"], bundle, made)
+    spec["linux"]["maskedPaths"] = plan["masked_paths"]
+    spec["linux"]["readonlyPaths"] = plan["readonly_paths"]
+    spec["linux"]["sysctl"] = plan["sysctls"]
     spec["annotations"][CRIU_ANNOTATION] = plan["criu_config"]
+    sources = {mount["destination"]: mount["source"] for mount in spec["mounts"]}
+    for tree in plan["trees"]:
+        _fill(sources[tree["destination"]], tree["unpack"])
+    container = words[-1]
+    _name_network(spec["linux"]["namespaces"], container)
+    _set_sysctls(spec)
     with open(config, "w", encoding="utf-8") as file:
         json.dump(spec, file)
-    container = words[-1]
     argv = [RUNTIME, *words[:at], "restore", "--detach", *words[at + 1 : -1]]
     argv += ["--image-path", plan["images"], "--work-path", plan["work"], container]
-    status = subprocess.run(argv, check=False).returncode
+    _take_no_blame()
+    status = subprocess.run(argv, check=False, env=_environment(spec, bundle)).returncode
+    for place in made:  # the container has it now
+        subprocess.run(["umount", "--lazy", place], check=False)
     if status == 0:
-        os.rename(path, _mark(container))
+        os.rename(path, _run("restored", container))
     return status
+
+
+def _set_sysctls(spec: "dict[str, Any]") -> None:
+    """Have a hook set those of the network, as runc does in a create: CRIU only enters it."""
+    import shutil
+
+    given = spec["linux"]["sysctl"].items()
+    settings = [f"{key.replace('.', '/')}={value}" for key, value in given if key[:4] == "net."]
+    for namespace in spec["linux"]["namespaces"]:
+        if namespace["type"] == "network" and settings:
+            argv = ["nsenter", f"--net={namespace['path']}", "sh", "-c", _SET, "sh", *settings]
+            hooks = spec["hooks"] = spec.get("hooks") or {}
+            hook = {"path": shutil.which("nsenter"), "args": argv}
+            hooks["prestart"] = [*(hooks.get("prestart") or ()), hook]
+
+
+def _take_no_blame() -> None:
+    """Have the OOM score that CRIU takes for granted: it sets none that is 0.
+
+    containerd's has one more than its parent.
+    """
+    try:
+        with open("/proc/self/oom_score_adj", "w", encoding="ascii") as file:
+            file.write("0")
+    except OSError:  # it was raised by somebody who may, and this root may not
+        pass
+
+
+def _environment(spec: "dict[str, Any]", bundle: str) -> dict[str, str]:
+    """Return that for runc, which is to find this program as CRIU if there is need of it."""
+    if not any(it["type"] == "cgroup" for it in spec["linux"]["namespaces"]):
+        return {**os.environ}
+    folder = os.path.join(bundle, "spotrun-bin")
+    os.mkdir(folder)
+    os.symlink(os.path.abspath(_program()), os.path.join(folder, CRIU))
+    return {**os.environ, "PATH": f"{folder}:{os.environ['PATH']}"}
+
+
+def _be_criu(words: list[str]) -> None:
+    """Become CRIU, in a new cgroup namespace: with `manage-cgroups=ignore` it makes none itself.
+
+    The namespace's root is the cgroup that this process is in. runc puts it into the container's
+    before it sends the request (`criu swrk FD`, criuSwrk in runc's libcontainer).
+    """
+    import select
+
+    select.select([int(words[-1])], [], [])
+    os.environ["PATH"] = os.environ["PATH"].partition(":")[2]
+    os.execvp("unshare", ["unshare", "--cgroup", CRIU, *words])
+
+
+def _mounts(
+    saved: "list[Mount]", engines: "list[Mount]", bundle: str, made: list[str]
+) -> "list[Mount]":
+    """Return the mounts that the processes know, with what the engine has for them here.
+
+    Another engine mounts other things; the paths of those that must be unmounted go to `made`.
+    """
+    here = {mount["destination"]: mount for mount in engines}
+    mounts = [
+        {**mount, "source": _source(mount, here.get(mount["destination"]), bundle, made)}
+        if _is_bind(mount)
+        else mount
+        for mount in saved
+    ]
+    _share([it for it in mounts if _is_bind(it) and not _PRIVATE & {*it["options"]}], bundle, made)
+    return mounts
+
+
+def _source(mount: "Mount", here: "Mount | None", bundle: str, made: list[str]) -> str:
+    if here is not None and here["type"] == "tmpfs":  # of Docker, where Podman binds one
+        return _tmpfs(os.path.join(bundle, "spotrun-tmpfs"), here, made)
+    found = here if here is not None and _is_bind(here) else mount
+    # CRIU cannot bind a file through a symbolic link (podman's --init has one)
+    source = os.path.realpath(str(found["source"]))
+    if not os.path.exists(source):
+        source = os.path.join(bundle, "spotrun-empty")  # like Podman's /run/.containerenv
+        with open(source, "wb"):
+            pass
+    return source
+
+
+def _share(mounts: "list[Mount]", bundle: str, made: list[str]) -> None:
+    """Have the sources under one shared mount, as Docker has its volumes at the source.
+
+    CRIU makes the container's mounts its slaves again, all of them of the first one's group.
+    """
+    import subprocess
+
+    folders = [mount for mount in mounts if os.path.isdir(mount["source"])]
+    if not folders:
+        return
+    base = os.path.commonpath([mount["source"] for mount in folders])
+    place = os.path.join(bundle, "spotrun-shared")
+    os.mkdir(place)
+    subprocess.run(["mount", "--rbind", base, place], check=True)
+    made.append(place)
+    subprocess.run(["mount", "--make-rshared", place], check=True)
+    for mount in folders:
+        mount["source"] = os.path.normpath(place + mount["source"].removeprefix(base))
+
+
+def _tmpfs(place: str, mount: "Mount", made: list[str]) -> str:
+    import subprocess
+
+    os.mkdir(place)
+    options = ",".join(mount.get("options", ()))
+    subprocess.run(["mount", "-t", "tmpfs", "-o", options, "tmpfs", place], check=True)
+    made.append(place)
+    return place
+
+
+def _is_bind(mount: "Mount") -> bool:
+    return not {"bind", "rbind"}.isdisjoint(mount.get("options", ()))
+
+
+def _name_network(namespaces: list[dict[str, str]], container: str) -> None:
+    """Make the network namespace that runc would make: CRIU only enters one that is there.
+
+    Docker's hook furnishes it before the processes are restored.
+    """
+    import subprocess
+
+    for namespace in namespaces:
+        if namespace["type"] == "network" and not namespace.get("path"):
+            namespace["path"] = place = _run("networks", container)
+            with open(place, "wb"):
+                pass
+            subprocess.run(["unshare", f"--net={place}", "true"], check=True)
+
+
+def _forget_network(container: str) -> None:
+    """Give back the name of a network namespace that a restore made."""
+    place = _run("networks", container)
+    if os.path.exists(place):
+        import subprocess
+
+        subprocess.run(["umount", "--lazy", place], check=False)
+        os.unlink(place)
 
 
 def _fill(folder: str, unpack: list[str]) -> None:

@@ -8,8 +8,8 @@ from typing import Any, Final
 import msgspec
 
 from spotrun.images.errors import ArchiveUnfit, NotCapturable, UsageError
-from spotrun.images.manifest import RunSpec
 from spotrun.images.oci import archive
+from spotrun.images.runspec import RunSpec
 from spotrun.runtime import grammar, preflight
 
 _OURS: Final = frozenset(("runc", "spotrun-oci"))

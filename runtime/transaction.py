@@ -8,7 +8,7 @@ committing phase is through, done to the end.
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Generic, Protocol, TypeVar
 
 import msgspec
@@ -26,6 +26,7 @@ class State:
     """What the phases of one transaction know; all of it is in the journal."""
 
     job: str
+    engine: str = "podman"
     records: list[PhaseRecord] = field(default_factory=list)
     """Phases that are done."""
 
@@ -145,6 +146,7 @@ def run(session: Session, transaction: Transaction[S], state: S) -> None:
 def resume(session: Session, transaction: Transaction[S], entry: Entry) -> bool:
     """Settle what a dead process left; return whether it was done to the end."""
     state = msgspec.json.decode(entry.state, type=transaction.state)
+    session = replace(session, host=session.host.on(state.engine))
     at, commit = _index(transaction, entry.phase), _index(transaction, transaction.commit)
     forward = at > commit or (at == commit and transaction.committed(session, state))
     if forward:

@@ -8,12 +8,13 @@ from typing import NoReturn
 import msgspec
 
 from spotrun.images import imagebox
+from spotrun.images.address import Address
 from spotrun.images.durable import write_json
 from spotrun.images.errors import SnapshotNotFound, SpotrunError, Unsent
 from spotrun.images.holds import Purpose
 from spotrun.images.manifest import Manifest
-from spotrun.images.opening import Address
-from spotrun.images.store import Push, Store, Tell, new_hold
+from spotrun.images.pushing import Push
+from spotrun.images.store import Store, Tell, new_hold
 from spotrun.runtime import locks, scratch
 from spotrun.runtime.host import Host
 
@@ -62,6 +63,14 @@ def records(host: Host) -> list[Record]:
     """Return what is to be sent, oldest first."""
     paths = sorted(host.paths.unsent.glob("[!.]*.json"))
     return [msgspec.json.decode(path.read_bytes(), type=Record) for path in paths]
+
+
+def drop(host: Host, job: str) -> None:
+    """Give up what is kept of a job."""
+    for record in records(host):
+        if record.job == job:
+            host.store().remove(job, record.snapshot)
+            (host.paths.unsent / f"{record.snapshot}.json").unlink(missing_ok=True)
 
 
 def _send(host: Host, record: Record, tell: Tell) -> None:

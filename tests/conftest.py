@@ -8,13 +8,13 @@ import pytest
 from tests.fakes.docker_registry import DockerRegistry
 from tests.fakes.seaweed import SECRET, USER, Bucket, Seaweed
 from tests.lab.cgroups import Layout
-from tests.lab.host import Host
-from tests.lab.images import Image
+from tests.lab.host import Engine, Host
+from tests.lab.images import Image, archive, name
 from tests.lab.lab import Lab
 
 Hosts = Callable[..., list[Host]]
 _FIXTURES = {
-    "lab": {"lab", "hosts", "pair"},
+    "lab": {"lab", "hosts", "pair", "docker_host", "containerd_host"},
     "s3": {"seaweed", "bucket"},
     "registry": {"docker_registry"},
 }
@@ -40,9 +40,13 @@ def hosts(lab: Lab) -> Hosts:
     """Give a function that boots hosts: `hosts(2)`, `hosts(1, images=())`."""
 
     def start(
-        count: int, *, images: tuple[Image, ...] = ("busybox",), layout: Layout = "v2"
+        count: int,
+        *,
+        images: tuple[Image, ...] = ("busybox",),
+        layout: Layout = "v2",
+        engine: Engine = "podman",
     ) -> list[Host]:
-        return lab.start(count, images=images, layout=layout)
+        return lab.start(count, images=images, layout=layout, engine=engine)
 
     return start
 
@@ -53,6 +57,29 @@ def pair() -> Iterator[tuple[Host, Host]]:
     for opened in _lab():
         first, second = opened.start(2)
         yield first, second
+
+
+@pytest.fixture(params=["podman", "docker"])
+def engine(request: pytest.FixtureRequest) -> Engine:
+    """Give each engine in turn."""
+    found: Engine = request.param
+    return found
+
+
+@pytest.fixture(scope="session")
+def docker_host() -> Iterator[Host]:
+    """Give a host with Docker that all tests share which clean up after themselves."""
+    for opened in _lab():
+        yield from opened.start(1, engine="docker")
+
+
+@pytest.fixture(scope="session")
+def containerd_host() -> Iterator[Host]:
+    """Give one whose Docker keeps images and overlays in containerd."""
+    for opened in _lab():
+        (host,) = opened.start(1, images=())
+        host.use_docker({name("busybox"): archive("busybox")}, containerd=True)
+        yield host
 
 
 @pytest.fixture(scope="session")
@@ -72,10 +99,10 @@ def docker_registry() -> Iterator[DockerRegistry]:
 @pytest.fixture
 def no_aws(monkeypatch: pytest.MonkeyPatch) -> None:
     """Hide this machine's own AWS settings and credentials."""
-    for name in [it for it in os.environ if it.startswith("AWS_")]:
-        monkeypatch.delenv(name)
-    for name in ("AWS_SHARED_CREDENTIALS_FILE", "AWS_CONFIG_FILE"):
-        monkeypatch.setenv(name, "/nonexistent")
+    for variable in [it for it in os.environ if it.startswith("AWS_")]:
+        monkeypatch.delenv(variable)
+    for variable in ("AWS_SHARED_CREDENTIALS_FILE", "AWS_CONFIG_FILE"):
+        monkeypatch.setenv(variable, "/nonexistent")
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
 
 

@@ -6,7 +6,7 @@ in one run: the machine is shared. Writes `build/bench.json`.
 
 from rich.console import Console
 
-from tests.bench import clients, dumps, job, lifecycle, many, report, stored
+from tests.bench import clients, dumps, job, lifecycle, many, report, starts, stored
 from tests.bench.contenders import Podman, Spotrun, touch_memory
 from tests.bench.figures import Figure
 from tests.bench.rounds import ROUNDS, Samples, rounds
@@ -22,7 +22,7 @@ def main() -> None:
     console = Console(soft_wrap=True, highlight=False)
     console.width = max(console.width, _WIDTH)
     with Lab() as lab:
-        (host,) = lab.start(1, images=("torch",))
+        (host,) = lab.start(1, images=("torch", "busybox"))
         spotrun, podman = Spotrun(host), Podman(host)
         resident = _begin(host, spotrun, podman)
         for line in report.conditions(ROUNDS, resident):
@@ -45,7 +45,9 @@ def _of_stores(host: Host, console: Console, container: str) -> list[Figure]:
     made = stored.measure(host, taken) + made
     dumps.remove(host)
     console.print("restic: done")
-    return made + clients.measure(host)
+    made += clients.measure(host)
+    console.print("S3 clients: done")
+    return made + starts.measure(host)
 
 
 def _begin(host: Host, spotrun: Spotrun, podman: Podman) -> int:

@@ -73,7 +73,7 @@ class Podman:
 
     def start(self) -> None:
         """Start the job, with the CRIU options that spotrun uses."""
-        self._host.path(self._config).write_text(criu.CONFIG)
+        self._host.path(self._config).write_text(criu.config())
         options = ["-d", f"--name={self.container}", *job.OPTIONS]
         options.append(f"--annotation=org.criu.config={self._config}")
         self._host.run(["podman", "--runtime=runc", "run", *options, job.IMAGE, *job.WORDS])

@@ -8,12 +8,13 @@ import re
 import tempfile
 from collections.abc import Callable
 from contextlib import suppress
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from spotrun.images.errors import EngineError, NotHere
-from spotrun.images.logfile import LogLine
-from spotrun.images.manifest import ImageRef
+from spotrun.images.errors import EngineError, ExitCode, NotHere
+from spotrun.images.logfile import Excerpt, LogLine
+from spotrun.images.runspec import ImageRef
 from spotrun.runtime.engine import JOB_LABEL, Container, Engine
 from tests.fakes.engine import Ended
 
@@ -32,6 +33,11 @@ PROGRAMS = {
 def version_has_a_name_and_a_number(engine: Engine, image: str) -> None:  # noqa: ARG001
     """It is what a manifest records and another host compares."""
     assert re.fullmatch(r"[a-z]+ \d+\.\d+\S*", engine.version())
+
+
+def shim_is_known_once_installed(engine: Engine, image: str) -> None:  # noqa: ARG001
+    """Hosts of the lab have it."""
+    assert engine.knows_shim()
 
 
 def missing_container_is_none(engine: Engine, image: str) -> None:  # noqa: ARG001
@@ -83,8 +89,8 @@ def starting_a_missing_container_is_refused(engine: Engine, image: str) -> None:
 
 def name_is_taken_only_once(engine: Engine, image: str) -> None:
     """The first container is left as it is."""
-    first = engine.create(["--name=one", image])
-    _refused(EngineError, lambda: engine.create(["--name=one", image]))
+    first = engine.create(["--name=one", image, *_FOREVER])
+    _refused(EngineError, lambda: engine.create(["--name=one", image, *_FOREVER]))
     assert _found(engine, "one").id == first
 
 
@@ -96,8 +102,8 @@ def unknown_image_is_refused(engine: Engine, image: str) -> None:  # noqa: ARG00
 
 def jobs_are_the_containers_with_a_job(engine: Engine, image: str) -> None:
     """Running or not, and no others."""
-    engine.create(["--name=foreign", image])
-    created = engine.create([f"--label={JOB_LABEL}=a", image])
+    engine.create(["--name=foreign", image, *_FOREVER])
+    created = engine.create([f"--label={JOB_LABEL}=a", image, *_FOREVER])
     running = engine.create([f"--label={JOB_LABEL}=b", image, *_FOREVER])
     engine.start(running)
     assert {it.id: it.job for it in engine.jobs()} == {created: "a", running: "b"}
@@ -105,9 +111,9 @@ def jobs_are_the_containers_with_a_job(engine: Engine, image: str) -> None:
 
 def labelled_containers_have_the_whole_label(engine: Engine, image: str) -> None:
     """A value that only begins alike is another one."""
-    wanted = engine.create(["--label=attempt=1", image])
-    engine.create(["--label=attempt=11", image])
-    engine.create(["--label=other=1", image])
+    wanted = engine.create(["--label=attempt=1", image, *_FOREVER])
+    engine.create(["--label=attempt=11", image, *_FOREVER])
+    engine.create(["--label=other=1", image, *_FOREVER])
     assert [it.id for it in engine.labelled("attempt", "1")] == [wanted]
     assert engine.labelled("attempt", "2") == []
 
@@ -121,9 +127,21 @@ def removed_container_is_gone_at_once(engine: Engine, image: str) -> None:
     engine.remove("absent")
 
 
+def renamed_container_leaves_its_name_free(engine: Engine, image: str) -> None:
+    """It is the same one; a name in use is refused."""
+    first = engine.create(["--name=one", image, *_EXIT])
+    engine.start(first)
+    _ended(engine, first)
+    engine.rename(first, "aside")
+    second = engine.create(["--name=one", image, *_EXIT])
+    assert (_found(engine, "aside").id, _found(engine, "one").id) == (first, second)
+    _refused(EngineError, lambda: engine.rename(first, "one"))
+    _refused(NotHere, lambda: engine.rename("absent", "two"))
+
+
 def anonymous_volume_goes_with_its_container(engine: Engine, image: str) -> None:
     """One that the user named stays."""
-    identity = engine.create(["--volume=named:/a", "--volume=/b", image])
+    identity = engine.create(["--volume=named:/a", "--volume=/b", image, *_FOREVER])
     mounts = {it.destination: it for it in _found(engine, identity).mounts}
     named, unnamed = mounts["/a"], mounts["/b"]
     assert (named.kind, named.volume, named.anonymous) == ("volume", "named", False)
@@ -138,7 +156,7 @@ def anonymous_volume_goes_with_its_container(engine: Engine, image: str) -> None
 def bind_mount_names_the_folder_of_the_host(engine: Engine, image: str) -> None:
     """It is no volume."""
     with tempfile.TemporaryDirectory() as folder:
-        identity = engine.create([f"--volume={folder}:/a", image])
+        identity = engine.create([f"--volume={folder}:/a", image, *_FOREVER])
         (mount,) = _found(engine, identity).mounts
         assert (mount.kind, str(mount.source), mount.destination) == ("bind", folder, "/a")
         assert mount.volume is None
@@ -148,20 +166,20 @@ def bind_mount_names_the_folder_of_the_host(engine: Engine, image: str) -> None:
 def volume_is_told_from_a_later_one_of_its_name(engine: Engine, image: str) -> None:
     """What identifies it stays the same as long as it lives."""
     assert engine.volume("data") is None
-    identity = engine.create(["--volume=data:/a", image])
+    identity = engine.create(["--volume=data:/a", image, *_FOREVER])
     first = engine.volume("data")
     assert first is not None
     assert engine.volume("data") == first
     engine.remove(identity)
     engine.remove_volume("data")
     assert engine.volume("data") is None
-    engine.create(["--volume=data:/a", image])
+    engine.create(["--volume=data:/a", image, *_FOREVER])
     assert engine.volume("data") not in {None, first}
 
 
 def used_volume_is_not_removed(engine: Engine, image: str) -> None:
     """A missing one is no error."""
-    engine.create(["--volume=data:/a", image])
+    engine.create(["--volume=data:/a", image, *_FOREVER])
     _refused(EngineError, lambda: engine.remove_volume("data"))
     assert engine.volume("data") is not None
     engine.remove_volume("absent")
@@ -183,11 +201,62 @@ def output_of_a_missing_container_is_refused(engine: Engine, image: str) -> None
     _refused(NotHere, lambda: list(engine.logs("absent", follow=False)))
 
 
+def a_part_of_the_output_can_be_asked_for(engine: Engine, image: str) -> None:
+    """The last lines, those since a time, and each with its time."""
+    identity = engine.create([image, *_TALK])
+    engine.start(identity)
+    _ended(engine, identity)
+    assert len(list(engine.logs(identity, follow=False, part=Excerpt(tail=1)))) == 1
+    assert list(engine.logs(identity, follow=False, part=Excerpt(tail=0))) == []
+    since = datetime.now(UTC) - timedelta(hours=1)
+    assert len(list(engine.logs(identity, follow=False, part=Excerpt(since=since)))) == 2
+    late = Excerpt(since=datetime.now(UTC) + timedelta(hours=1))
+    assert list(engine.logs(identity, follow=False, part=late)) == []
+    for line in engine.logs(identity, follow=False, part=Excerpt(timestamps=True)):
+        assert re.fullmatch(rb"\d{4}-\d\d-\d\dT[\d:.]+Z (out|err)\n", line.data), line
+
+
 def run_returns_the_status_of_the_command(engine: Engine, image: str) -> None:
-    """The codes are those of `docker run`."""
-    assert engine.run(["--rm", image, *_EXIT], silent=True) == 7
-    assert engine.run(["--rm", image, *_NO_COMMAND], silent=True) == 127
-    assert engine.run(["--rm", "--pull=never", "localhost/absent:1"], silent=True) == 125
+    """What the engine itself cannot do is an error with the code of `docker run`."""
+    assert engine.command(["run", "--rm", image, *_EXIT], silent=True) == 7
+    for words, code in (
+        (("--rm", image, *_NO_COMMAND), ExitCode.NOT_FOUND),
+        (("--rm", "--pull=never", "localhost/absent:1"), ExitCode.OWN_ERROR),
+    ):
+        with suppress(EngineError):
+            try:
+                engine.command(["run", *words], silent=True)
+            except EngineError as error:
+                assert error.exit_code is code, error
+                raise
+            raise AssertionError(f"{words} were run")
+
+
+def commands_of_the_engine_act_on_its_containers(engine: Engine, image: str) -> None:
+    """What was created is started, killed, waited for and removed."""
+    assert engine.command(["create", "--name=one", image, *_FOREVER], silent=True) == 0
+    assert _found(engine, "one").status == "created"
+    assert engine.command(["start", "one"], silent=True) == 0
+    assert _found(engine, "one").running
+    _refused(EngineError, lambda: engine.command(["rm", "one"], silent=True))
+    assert engine.command(["kill", "one"], silent=True) == 0
+    assert engine.wait("one") == 137
+    assert engine.command(["rm", "one"], silent=True) == 0
+    assert engine.find("one") is None
+
+
+def command_that_fails_says_so_itself_or_raises(engine: Engine, image: str) -> None:  # noqa: ARG001
+    """With this terminal its status is returned."""
+    assert engine.command(["stop", "absent"]) != 0
+    _refused(EngineError, lambda: engine.command(["stop", "absent"], silent=True))
+
+
+def waiting_returns_the_exit_code(engine: Engine, image: str) -> None:
+    """Of one that has ended at once; a missing one is refused."""
+    identity = engine.create([image, *_EXIT])
+    engine.start(identity)
+    assert engine.wait(identity) == 7
+    _refused(NotHere, lambda: engine.wait("absent"))
 
 
 def image_is_found_by_name_and_by_id(engine: Engine, image: str) -> None:
@@ -200,10 +269,10 @@ def image_is_found_by_name_and_by_id(engine: Engine, image: str) -> None:
 
 
 def layers_are_those_of_all_images(engine: Engine, image: str) -> None:
-    """Each is named by its digest."""
+    """Each is named by its digest; an engine that takes whole images only names none."""
     layers = _image(engine, image).layers
     assert layers
-    assert set(layers) <= engine.layers()
+    assert set(layers) <= engine.layers() or not engine.layers()
     assert all(layer.startswith("sha256:") for layer in engine.layers())
 
 
@@ -224,7 +293,7 @@ def image_is_loaded_without_the_layers_that_are_here(engine: Engine, image: str)
         folder = Path(scratch) / "image"
         engine.save_image(found, folder)
         engine.load_image(found, folder)
-        for layer in found.layers:
+        for layer in engine.layers().intersection(found.layers):
             (folder / layer.removeprefix("sha256:")).unlink()
         engine.load_image(found, folder)
     assert engine.image(image) == found

@@ -15,6 +15,8 @@ from spotrun.runtime.oci import DumpOptions, OciRuntime
 
 COMMAND = ("sh", "-c", "tail -f /dev/null & wait")
 """What the container must run; BusyBox' `sleep` would end early, as CRIU interrupts its call."""
+PROCESSES = 2
+"""How many it has then, before a behaviour begins."""
 
 
 def criu_config(folder: Path) -> Path:

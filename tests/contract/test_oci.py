@@ -8,9 +8,10 @@ import pytest
 from spotrun.runtime.oci import OciRuntime
 from tests.conftest import Hosts
 from tests.contract import oci_suite
-from tests.contract.lab import run_on_host
+from tests.contract.lab import run_on_docker, run_on_host
 from tests.contract.suites import behaviours
 from tests.fakes.oci import FakeOci, Processes
+from tests.lab.host import Host
 
 _EACH = pytest.mark.parametrize("behaviour", behaviours(oci_suite), ids=lambda it: it.__name__)
 
@@ -30,3 +31,12 @@ def test_runtime_in_memory(
 def test_runc(behaviour: Callable[[OciRuntime, str, Path], None], hosts: Hosts) -> None:
     """Runc of a host does."""
     run_on_host(hosts, behaviour)
+
+
+@pytest.mark.lab
+@_EACH
+def test_runc_under_docker(
+    behaviour: Callable[[OciRuntime, str, Path], None], docker_host: Host
+) -> None:
+    """So it does with the containers of Docker."""
+    run_on_docker(docker_host, behaviour)

@@ -60,4 +60,4 @@ def await_lines(host: Host, job: str, count: int, *, seconds: float = 60) -> Non
 
 def await_end(host: Host, job: str, *, seconds: float = 120) -> int:
     """Wait until a job has ended, and return its exit code."""
-    return int(host.run(["podman", "wait", job], timeout=seconds).stdout)
+    return int(host.run([host.engine, "wait", job], timeout=seconds).stdout)

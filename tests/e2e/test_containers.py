@@ -4,6 +4,7 @@ import pytest
 
 from tests.conftest import Hosts
 from tests.e2e.jobs import await_lines, lines, spotrun
+from tests.lab.host import Engine
 from tests.lab.images import name
 
 pytestmark = pytest.mark.lab
@@ -16,6 +17,8 @@ _KINDS: dict[str, tuple[tuple[str, ...], str]] = {
     "published-port": (("--publish=8080:80",), "(while :; do nc -l -p 80; done) &"),
     "odd.rights_1": (("--cap-drop=ALL", "--security-opt=no-new-privileges"), ""),
     "privileged": (("--privileged",), ""),
+    "terminal": (("-it",), ""),
+    "stdin": (("-i",), ""),
     "volumes": (("-v", "named:/named", "-v", "/unnamed"), "echo kept | tee /named/x /unnamed/x;"),
     "deleted": ((), "exec 5> /made; rm /made; mkdir /gone; cd /gone; rmdir /gone;"),
     "processes": (
@@ -28,9 +31,9 @@ _KINDS: dict[str, tuple[tuple[str, ...], str]] = {
 }
 
 
-def test_container_of_any_kind_goes_on(hosts: Hosts) -> None:
+def test_container_of_any_kind_goes_on(hosts: Hosts, engine: Engine) -> None:
     """It is saved, ended, restored, and counts on from where it was."""
-    (host,) = hosts(1)
+    (host,) = hosts(1, engine=engine)
     for kind, (options, before) in _KINDS.items():
         words = ("sh", "-c", f"{before} {_COUNT}")
         host.run(["spotrun", "run", "-d", "--name", kind, *options, name("busybox"), *words])
@@ -40,5 +43,5 @@ def test_container_of_any_kind_goes_on(hosts: Hosts) -> None:
         saved = len(lines(host, kind))
         spotrun(host, "restore", kind)
         await_lines(host, kind, saved + 3)
-        numbers = [int(line) for line in lines(host, kind) if line.isdigit()]
+        numbers = [int(line) for line in lines(host, kind) if line.strip().isdigit()]
         assert numbers == list(range(len(numbers))), kind

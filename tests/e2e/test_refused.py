@@ -6,7 +6,7 @@ import pytest
 
 from tests.conftest import Hosts
 from tests.e2e.jobs import await_lines, lines, migrate, refused, spotrun, start, status
-from tests.lab.host import Host
+from tests.lab.host import Engine, Host
 from tests.lab.images import archive, name
 
 pytestmark = pytest.mark.lab
@@ -17,7 +17,7 @@ COUNT = ("sh", "/jobs/count.sh", "100000", "0")
 def unharmed(host: Host, job: str = "count") -> None:
     """Prove that the job runs in the same process as ever, and nothing is left of the attempt."""
     await_lines(host, job, len(lines(host, job)) + 2)
-    assert "paused" not in host.run(["runc", "list"]).stdout
+    assert "paused" not in host.run([*host.runc, "list"]).stdout
     assert host.run(["ls", "/var/lib/spotrun/journal"]).stdout == ""
     assert host.run(["ls", "/var/lib/spotrun/scratch", "/dev/shm/spotrun"]).stdout == (
         "/dev/shm/spotrun:\n\n/var/lib/spotrun/scratch:\n"
@@ -38,10 +38,10 @@ def _fill_the_store(host: Host) -> None:
 
 @pytest.mark.parametrize("fault", [_break_criu, _fill_the_store], ids=["dump fails", "disk full"])
 def test_failed_checkpoint_leaves_the_job_running(
-    hosts: Hosts, fault: Callable[[Host], None]
+    hosts: Hosts, engine: Engine, fault: Callable[[Host], None]
 ) -> None:
     """The error has the cause in one sentence, and nothing is half-made."""
-    (host,) = hosts(1)
+    (host,) = hosts(1, engine=engine)
     start(host, "count", "busybox", *COUNT)
     await_lines(host, "count", 3)
     fault(host)
@@ -52,23 +52,27 @@ def test_failed_checkpoint_leaves_the_job_running(
     assert spotrun(host, "snapshots") == []
 
 
-def test_name_taken_on_the_target_is_refused_before_the_freeze(hosts: Hosts) -> None:
+def test_name_taken_on_the_target_is_refused_before_the_freeze(
+    hosts: Hosts, engine: Engine
+) -> None:
     """A container of that name on the target, even a stranger's, stays as it is."""
-    a, b = hosts(2)
+    a, b = hosts(2, engine=engine)
     start(a, "count", "busybox", *COUNT)
-    b.run(["podman", "create", "--name", "count", name("busybox"), "sh"])
+    b.run([engine, "create", "--name", "count", name("busybox"), "sh"])
     error = refused(a, "migrate", "count", "--to", "ssh://root@host-b")
     assert error["code"] == "NotRestorable"
     assert "'count' is taken" in error["message"]
     unharmed(a)
-    assert b.run(["podman", "ps", "-a", "--format", "{{.Names}} {{.State}}"]).stdout == (
+    assert b.run([engine, "ps", "-a", "--format", "{{.Names}} {{.State}}"]).stdout == (
         "count created\n"
     )
 
 
-def test_restore_that_fails_on_the_target_lets_the_source_go_on(hosts: Hosts) -> None:
+def test_restore_that_fails_on_the_target_lets_the_source_go_on(
+    hosts: Hosts, engine: Engine
+) -> None:
     """The source goes on from the same instant, and the target keeps nothing."""
-    a, b = hosts(2)
+    a, b = hosts(2, engine=engine)
     start(a, "count", "busybox", *COUNT)
     await_lines(a, "count", 3)
     script = '#!/bin/sh\ncase "$*" in *restore*) exit 1;; esac\nexec runc.real "$@"'
@@ -79,7 +83,7 @@ def test_restore_that_fails_on_the_target_lets_the_source_go_on(hosts: Hosts) ->
     assert error["code"] == "RestoreFailed"
     unharmed(a)
     assert spotrun(a, "snapshots") == spotrun(b, "snapshots") == []
-    assert b.run(["podman", "ps", "-aq"]).stdout == ""
+    assert b.run([engine, "ps", "-aq"]).stdout == ""
 
 
 def test_unreachable_target_is_refused(hosts: Hosts) -> None:
@@ -92,9 +96,9 @@ def test_unreachable_target_is_refused(hosts: Hosts) -> None:
     unharmed(a)
 
 
-def test_restore_under_a_taken_name_is_refused(hosts: Hosts) -> None:
+def test_restore_under_a_taken_name_is_refused(hosts: Hosts, engine: Engine) -> None:
     """The stored job stays restorable, also under another name."""
-    (host,) = hosts(1)
+    (host,) = hosts(1, engine=engine)
     start(host, "count", "busybox", *COUNT)
     await_lines(host, "count", 3)
     spotrun(host, "checkpoint", "count", "--leave-running")
@@ -108,29 +112,53 @@ def test_restore_under_a_taken_name_is_refused(hosts: Hosts) -> None:
     unharmed(host)
 
 
-def test_other_image_under_the_same_name_on_the_target(hosts: Hosts) -> None:
+def test_other_image_under_the_same_name_on_the_target(hosts: Hosts, engine: Engine) -> None:
     """The job takes its own image along; the target's image of that name is left alone."""
-    a, b = hosts(2, images=())
-    a.load_image(archive("busybox"), name("busybox"))
-    script = "echo '#' > /tmp/x && tar -cC /tmp x | podman import - localhost/lab/busybox:1"
+    a, b = hosts(2, images=(), engine=engine)
+    a.load_image(archive("busybox"), name("busybox"), engine=engine)
+    script = f"echo '#' > /tmp/x && tar -cC /tmp x | {engine} import - localhost/lab/busybox:1"
     b.run(["sh", "-c", script])
-    foreign = b.run(["podman", "image", "inspect", "-f", "{{.Id}}", name("busybox")]).stdout
+    foreign = _image_id(b)
     start(a, "count", "busybox", *COUNT)
     await_lines(a, "count", 3)
     migrate(a, b, "count")
     await_lines(b, "count", len(lines(b, "count")) + 3)
-    assert b.run(["podman", "image", "inspect", "-f", "{{.Id}}", name("busybox")]).stdout == foreign
+    assert _image_id(b) == foreign
 
 
-def test_image_that_no_registry_has_travels_with_the_job(hosts: Hosts) -> None:
+def _image_id(host: Host) -> str:
+    return host.run([host.engine, "image", "inspect", "-f", "{{.Id}}", name("busybox")]).stdout
+
+
+@pytest.mark.parametrize(
+    ("source", "target"),
+    [("podman", "podman"), ("docker", "docker"), ("docker", "podman"), ("podman", "docker")],
+)
+def test_image_that_no_registry_has_travels_with_the_job(
+    hosts: Hosts, source: Engine, target: Engine
+) -> None:
     """The target has no image at all, and the job goes on there."""
-    a, b = hosts(2, images=())
-    a.load_image(archive("busybox"), name("busybox"))
+    (a,), (b,) = hosts(1, images=(), engine=source), hosts(1, images=(), engine=target)
+    a.load_image(archive("busybox"), name("busybox"), engine=source)
     start(a, "count", "busybox", *COUNT)
     await_lines(a, "count", 3)
     migrate(a, b, "count")
     await_lines(b, "count", len(lines(b, "count")) + 3)
     assert status(a, "count") == "moved to ssh://root@host-b"
+
+
+def test_image_travels_from_a_docker_that_keeps_it_in_containerd(hosts: Hosts) -> None:
+    """And to another one; where the overlay is, containerd says."""
+    a, b = hosts(2, images=())
+    a.use_docker({name("busybox"): archive("busybox")}, containerd=True)
+    b.use_docker({}, containerd=True)
+    start(a, "count", "busybox", *COUNT)
+    await_lines(a, "count", 3)
+    a.run(["docker", "exec", "count", "sh", "-c", "echo kept > /x; rm -f /data/1"])
+    migrate(a, b, "count")
+    await_lines(b, "count", len(lines(b, "count")) + 3)
+    look = ["docker", "exec", "count", "sh", "-c", "cat /x; ls /data"]
+    assert b.run(look).stdout.split() == ["kept", "0", "2", "3"]
 
 
 @pytest.mark.parametrize(

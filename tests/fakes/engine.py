@@ -2,22 +2,25 @@
 
 import json
 import shutil
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from hashlib import sha256
 from itertools import count
 from pathlib import Path
 from typing import Final
 
 from spotrun.images.errors import EngineError, ExitCode, NotHere
-from spotrun.images.logfile import LogLine
-from spotrun.images.manifest import ImageRef
+from spotrun.images.logfile import WHOLE, Excerpt, LogLine
+from spotrun.images.runspec import ImageRef
 from spotrun.runtime import grammar
 from spotrun.runtime.engine import JOB_LABEL, Container, Mount
 from tests.fakes.oci import FakeOci, Processes
 
 _FIRST_PID: Final = 1 << 29
 """No process of this host has such a pid."""
+_KILLED: Final = 137
 _CREATED: Final = "2026-12-01T10:00:00Z"
 
 
@@ -45,6 +48,10 @@ class _Made:
 class FakeEngine:
     """Images, containers and volumes of one host, under `folder`."""
 
+    name = "podman"
+    runc_root = Path("/run/runc")
+    log_driver = "k8s-file"
+
     def __init__(self, folder: Path, oci: FakeOci, programs: Programs | None = None) -> None:
         """Begin empty; started containers become known to `oci`."""
         self._folder = folder
@@ -54,6 +61,8 @@ class FakeEngine:
         self._volumes: dict[str, str] = {}
         self._images: dict[str, tuple[ImageRef, dict[str, bytes]]] = {}
         self._numbers = count(1)
+        self.commands: list[tuple[str, ...]] = []
+        """What was asked of its command line."""
 
     def add_image(self, name: str, *layers: bytes, digest: str | None = None) -> ImageRef:
         """Have an image of these layers."""
@@ -71,16 +80,59 @@ class FakeEngine:
         """Return that of a Podman."""
         return "podman 5.4.2"
 
-    def run(self, arguments: Sequence[str], *, silent: bool) -> int:  # noqa: ARG002
-        """Create, start, and return the status of what ends at once."""
+    def knows_shim(self) -> bool:
+        """Have no need to be told."""
+        return True
+
+    def command(self, words: Sequence[str], *, silent: bool = False) -> int:
+        """Do what the command does, as far as it is known here."""
+        self.commands.append(tuple(words))
         try:
-            made = self._get(self.create(arguments))
+            return self._command(*words, silent=silent)
         except EngineError:
+            if silent:
+                raise
             return ExitCode.OWN_ERROR
+
+    def _command(self, verb: str, *arguments: str, silent: bool) -> int:
+        if verb == "run":
+            return self._run(arguments, silent=silent)
+        if verb == "create":
+            identity = self.create(arguments)
+            if not silent:
+                sys.stdout.write(f"{identity}\n")
+            return ExitCode.OK
+        found = [it for it in map(self.find, arguments) if it]
+        if not found:
+            raise NotHere(engine="podman", reason=f"no such container {arguments[-1]}")
+        for container in found:
+            self._change(verb, container, arguments)
+        return ExitCode.OK
+
+    def _run(self, arguments: Sequence[str], *, silent: bool) -> int:
+        made = self._get(self.create(arguments))
         self.start(made.container.id)
         if grammar.flag(made.arguments, "--rm") and not made.container.running:
             self.remove(made.container.id)
-        return made.container.exit_code
+        status = made.container.exit_code
+        if silent and status == ExitCode.NOT_FOUND:
+            error = EngineError(engine="podman", reason=f"{made.command[0]}: command not found")
+            error.exit_code = ExitCode.NOT_FOUND
+            raise error
+        return status
+
+    def _change(self, verb: str, container: Container, options: Sequence[str]) -> None:
+        made = self._get(container.id)
+        if verb == "start":
+            self.start(container.id)
+        elif verb in {"stop", "kill"}:
+            made.container = replace(container, status="exited", pid=0, exit_code=_KILLED)
+            self._oci.containers.pop(container.id, None)
+        elif verb == "rm":
+            if container.running and "--force" not in options:
+                reason = f"cannot remove container {container.id} as it is running"
+                raise EngineError(engine="podman", reason=reason)
+            self.remove(container.id)
 
     def create(self, arguments: Sequence[str]) -> str:
         """Read the command line as spotrun itself does."""
@@ -159,9 +211,33 @@ class FakeEngine:
             if mount.anonymous and mount.volume:
                 self.remove_volume(mount.volume)
 
-    def logs(self, container: str, *, follow: bool) -> Iterator[LogLine]:  # noqa: ARG002
-        """Yield what its program left."""
-        yield from self._get(container).lines
+    def rename(self, container: str, name: str) -> None:
+        """Give it a name that is free."""
+        made = self._get(container)
+        if self.find(name):
+            raise EngineError(engine="podman", reason=f"the name {name} is already in use")
+        made.container = replace(made.container, name=name)
+
+    def wait(self, container: str) -> int:
+        """Return the exit code of what has ended; what runs for ever cannot be waited for."""
+        found = self._get(container).container
+        assert not found.running, found
+        return found.exit_code
+
+    def logs(
+        self,
+        container: str,
+        *,
+        follow: bool,  # noqa: ARG002
+        part: Excerpt = WHOLE,
+    ) -> Iterator[LogLine]:
+        """Yield what its program left just now."""
+        lines = self._get(container).lines
+        if part.since and part.since > datetime.now(UTC):
+            return
+        stamp = f"{_CREATED} ".encode() if part.timestamps else b""
+        first = 0 if part.tail is None else max(0, len(lines) - part.tail)
+        yield from (replace(line, data=stamp + line.data) for line in lines[first:])
 
     def volume(self, name: str) -> str | None:
         """Return the number it was made with."""

@@ -28,7 +28,13 @@ class ScriptedRunner:
         """Return the scripted answer."""
         return self._answer(argv)
 
-    def attach(self, argv: Sequence[str], *, silent: bool = False) -> int:  # noqa: ARG002
+    def attach(
+        self,
+        argv: Sequence[str],
+        *,
+        silent: bool = False,  # noqa: ARG002
+        stderr: IO[bytes] | None = None,  # noqa: ARG002
+    ) -> int:
         """Return the status of the scripted answer as a shell has it."""
         status = self._answer(argv).status
         return status if status >= 0 else 128 - status

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from spotrun.images import imagebox, keys, opening, push
+from spotrun.images.address import Address
 from spotrun.images.holds import Purpose
-from spotrun.images.opening import Address
 from spotrun.images.prune import prune
 from spotrun.images.retention import Policy
 from spotrun.images.store import Store, file_sizes, new_hold

@@ -14,7 +14,7 @@ from spotrun.runtime.restore import RESTORE
 from spotrun.runtime.transaction import Transaction
 from tests.conftest import Hosts
 from tests.e2e.jobs import lines, spotrun, start, status
-from tests.lab.host import Host, wait_until
+from tests.lab.host import Engine, Host, wait_until
 
 pytestmark = pytest.mark.lab
 
@@ -36,9 +36,9 @@ def _places(kind: Transaction[Any], *, unlike: Sequence[Transaction[Any]] = ()) 
     return [*begins, *(f"{phase.name}:end" for phase in own)]
 
 
-def _prepared(hosts: Hosts, count: int) -> list[Host]:
+def _prepared(hosts: Hosts, count: int, engine: Engine = "podman") -> list[Host]:
     """Boot hosts whose spotrun can be told to die, with a job on the first."""
-    booted = hosts(count)
+    booted = hosts(count, engine=engine)
     for host in booted:
         shutil.copy(
             Path(__file__).with_name("killed_spotrun.py"), host.path("/usr/local/bin/spotrun")
@@ -57,13 +57,13 @@ def _kill(host: Host, place: str, *arguments: str, at: Host | None = None) -> No
 
 def _assert_clean(host: Host) -> None:
     """Nothing is left frozen, half-made, locked or in the journal."""
-    states = json.loads(host.run(["runc", "list", "--format", "json"]).stdout) or []
+    states = json.loads(host.run([*host.runc, "list", "--format", "json"]).stdout) or []
     assert [state["status"] for state in states if state["status"] != "running"] == []
     for folder in ("/var/lib/spotrun/journal", "/var/lib/spotrun/scratch", "/dev/shm/spotrun"):
         assert list(host.path(folder).iterdir()) == []
     for folder in ("plans", "restored"):
         assert list(host.path(f"/run/spotrun/{folder}").iterdir()) == []
-    containers = host.run(["podman", "ps", "--all", "--format", "{{.Names}} {{.State}}"]).stdout
+    containers = host.run([host.engine, "ps", "--all", "--format", "{{.Names}} {{.State}}"]).stdout
     assert set(containers.splitlines()) <= {f"{_JOB} running"}
 
 
@@ -78,9 +78,9 @@ def _assert_goes_on(host: Host) -> None:
     assert found == [str(number) for number in range(len(found))]
 
 
-def test_checkpoint_killed_at_any_boundary(hosts: Hosts) -> None:
+def test_checkpoint_killed_at_any_boundary(hosts: Hosts, engine: Engine) -> None:
     """The job runs on, or it is stored and can be restored."""
-    (host,) = _prepared(hosts, 1)
+    (host,) = _prepared(hosts, 1, engine)
     last = ["store:end", "publish:end", "tidy up:end"]
     runs = {
         (): _places(STOP),
@@ -97,9 +97,9 @@ def test_checkpoint_killed_at_any_boundary(hosts: Hosts) -> None:
             _assert_goes_on(host)
 
 
-def test_restore_killed_at_any_boundary(hosts: Hosts) -> None:
+def test_restore_killed_at_any_boundary(hosts: Hosts, engine: Engine) -> None:
     """The job runs, or it is still stored and can be restored."""
-    (host,) = _prepared(hosts, 1)
+    (host,) = _prepared(hosts, 1, engine)
     for place in _places(RESTORE):
         spotrun(host, "checkpoint", _JOB)
         _kill(host, place, "restore", _JOB)

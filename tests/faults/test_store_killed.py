@@ -11,8 +11,8 @@ from random import Random
 import pytest
 
 from spotrun.images import opening
+from spotrun.images.address import Address
 from spotrun.images.errors import StoreLocked
-from spotrun.images.opening import Address
 from spotrun.images.prune import prune
 from spotrun.images.retention import Policy
 from spotrun.images.store import Store

@@ -70,11 +70,11 @@ def claim(layout: Layout, name: str) -> Cgroups:
     return Cgroups(roots, leaves)
 
 
-def release(name: str) -> None:
-    """Remove the cgroups of all hosts whose name begins so; they have no process any more."""
+def release(pattern: str) -> None:
+    """Remove the cgroups of all hosts with such a name; they have no process any more."""
     deadline = time.monotonic() + _PATIENCE
     for hierarchy in _mounted():
-        for cgroup in hierarchy.own.glob(f"{_PREFIX}{name}*"):
+        for cgroup in hierarchy.own.glob(f"{_PREFIX}{pattern}"):
             inner = sorted((path for path in cgroup.rglob("*/") if path.is_dir()), reverse=True)
             for path in [*inner, cgroup]:
                 _remove(path, deadline)

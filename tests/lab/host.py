@@ -3,6 +3,7 @@
 A host dies with the thread that powered it on: keep to the main thread for that.
 """
 
+import json
 import os
 import re
 import signal
@@ -19,6 +20,7 @@ from tests.lab.root import REPOSITORY
 from tests.lab.shell import LabError, failure
 from tests.lab.switch import NETWORK, Switch
 
+Engine = Literal["podman", "docker"]
 _ENVIRONMENT = {
     "HOME": "/root",
     "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
@@ -58,6 +60,8 @@ class Host:
         """Keeps what the host has on its disk, e.g. its /var/lib/containers as `containers`."""
         self.pid = 0
         """Its init, as this machine counts; 0: it is off."""
+        self.engine: Engine = "podman"
+        """The one that its jobs are on."""
         self._place = place
         self._switch = switch
         self._cgroups = cgroups.Cgroups([], [])
@@ -130,6 +134,7 @@ class Host:
         else:
             self._unshare.kill()
         self._unshare.wait(30)
+        cgroups.release(self._place.disk.name)  # no kernel has frozen ones after a boot
         self._unshare, self.pid = None, 0
 
     def cut_network(self) -> None:
@@ -196,6 +201,27 @@ class Host:
         """Return a file of the host as this machine sees it."""
         return Path(f"/proc/{self.pid}/root") / path.lstrip("/")
 
+    @property
+    def runc(self) -> list[str]:
+        """The command that has the engine's containers before it."""
+        root = "/run/docker/runtime-runc/moby" if self.engine == "docker" else "/run/runc"
+        return ["runc", "--root", root]
+
+    def use_docker(self, images: Mapping[str, Path], *, containerd: bool = False) -> None:
+        """Start Docker, which knows spotrun's runtime, with these archives of images by name.
+
+        Its containers and images are containerd's own if wanted.
+        """
+        config = {"runtimes": {"spotrun": {"path": "/var/lib/spotrun/spotrun-oci"}}}
+        self.path("/etc/docker").mkdir(exist_ok=True)
+        self.path("/etc/docker/daemon.json").write_text(
+            json.dumps({**config, "features": {"containerd-snapshotter": containerd}})
+        )
+        self.start_docker()
+        for name, archive in images.items():
+            self.load_image(archive, name, engine="docker")
+        self.engine = "docker"
+
     def start_docker(self) -> None:
         """Start dockerd and wait until it answers."""
         script = """
@@ -207,9 +233,7 @@ class Host:
         """
         self.run(["sh", "-c", script], timeout=60)
 
-    def load_image(
-        self, archive: Path, name: str, *, engine: Literal["podman", "docker"] = "podman"
-    ) -> None:
+    def load_image(self, archive: Path, name: str, *, engine: Engine = "podman") -> None:
         """Load a saved image into the engine's own store; its ID is the same everywhere."""
         with archive.open("rb") as tar:
             loaded = subprocess.run(

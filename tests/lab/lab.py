@@ -16,8 +16,8 @@ from typing import Self
 
 from tests.lab import cgroups
 from tests.lab.cache import CACHE
-from tests.lab.host import Host, Place
-from tests.lab.images import Image, store
+from tests.lab.host import Engine, Host, Place
+from tests.lab.images import Image, archive, name, store
 from tests.lab.root import root
 from tests.lab.switch import NETWORK, Switch
 
@@ -65,8 +65,9 @@ class Lab:
         *,
         images: tuple[Image, ...] = ("busybox",),
         layout: cgroups.Layout = "v2",
+        engine: Engine = "podman",
     ) -> list[Host]:
-        """Boot hosts that reach each other and, unless `images` is empty, share test images."""
+        """Boot hosts that reach each other and, unless `images` is empty, have test images."""
         stores = {image: store(image) for image in images}
         system = root()
         started = []
@@ -89,6 +90,8 @@ class Lab:
             started.append(host)
         for host in started:
             host.end_boot()
+            if engine == "docker":
+                host.use_docker({name(image): archive(image) for image in images})
         return started
 
 
@@ -110,5 +113,5 @@ def _sweep() -> None:
 
 def _remove(folder: Path) -> None:
     """Remove a lab's folder and the cgroups of its hosts."""
-    cgroups.release(folder.name)
+    cgroups.release(f"{folder.name}*")
     shutil.rmtree(folder, ignore_errors=True)

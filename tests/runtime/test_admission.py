@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 
 from spotrun.images import imagebox
+from spotrun.images.address import Address
 from spotrun.images.errors import HostUnfit
-from spotrun.images.manifest import HostFacts, ImageRef, Tree
-from spotrun.images.opening import Address
+from spotrun.images.manifest import HostFacts, Tree
 from spotrun.images.process import Completed
+from spotrun.images.runspec import ImageRef
 from spotrun.runtime import admission, facts
 from spotrun.runtime.admission import Demand, VolumeDemand
 from tests.fakes.host import FIT, FakeHost, fake_host
@@ -58,7 +59,7 @@ def test_all_reasons_are_listed(fake: FakeHost, tmp_path: Path) -> None:
     taken = fake.engine.create(["--name=job", image])
     demand = _demand(
         fake,
-        source=replace(_facts(fake), criu="100.0", engine="docker 26.1.5"),
+        source=replace(_facts(fake), criu="100.0"),
         memory=_MUCH,
         disk=_MUCH,
         binds=(str(tmp_path), "/no/such/folder", "/nor/this"),
@@ -67,7 +68,6 @@ def test_all_reasons_are_listed(fake: FakeHost, tmp_path: Path) -> None:
     said = admission.refusals(fake.host, demand)
     beginnings = [
         "CRIU 99.1 on ",
-        "it ran under docker 26.1.5, ",
         f"it needs {_MUCH >> 30}.0 GiB of memory ",
         f"it needs {_MUCH >> 30}.0 GiB of disk space ",
         f"the name 'job' is taken by container {taken[:12]}",

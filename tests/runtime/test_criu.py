@@ -47,5 +47,5 @@ def test_every_option_is_explained() -> None:
     source = Path(criu.__file__).read_text()
     table = source.partition("each with its reason:")[2].partition('"""')[0]
     reasons = [line.split()[0] for line in table.splitlines() if line.strip()]
-    given = [line.partition("=")[0] for line in criu.CONFIG.splitlines() if line[0] != "#"]
+    given = [line.partition("=")[0] for line in criu.config().splitlines() if line[0] != "#"]
     assert reasons == given

@@ -4,12 +4,15 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from spotrun.images.errors import EngineError, HostUnfit
 from spotrun.images.process import Completed
 from spotrun.runtime import doctor
+from tests.fakes.engine import FakeEngine
+from tests.fakes.oci import FakeOci
 from tests.fakes.runner import ScriptedRunner
 
 _NOBODY = 65534
@@ -35,6 +38,28 @@ _CRUN_ONLY: _Script = {
     ("runc", "--version"): _MISSING,
     ("crun", "--version"): Completed(0, "crun version 1.21\n"),
 }
+
+
+class _Untold(FakeEngine):
+    name = "docker"
+
+    def version(self) -> str:
+        """Return that of a Docker."""
+        return "docker 26.1.5"
+
+    def knows_shim(self) -> bool:
+        """Know it only after `spotrun install`."""
+        return False
+
+
+class _Dead(_Untold):
+    def version(self) -> str:
+        """Have no daemon."""
+        raise EngineError(engine="docker", reason="no daemon")
+
+    def knows_shim(self) -> bool:
+        """Have no daemon."""
+        raise EngineError(engine="docker", reason="no daemon")
 
 
 def _engine() -> str:
@@ -158,6 +183,33 @@ def test_failing_engine_is_refused_with_its_own_reason() -> None:
     findings = doctor.examine(ScriptedRunner(_FIT), _broken_engine, thorough=False)
     engine = next(it for it in findings if it.name == "engine")
     assert _refusal(engine).startswith("podman: command not found; install Podman ")
+
+
+def test_docker_that_is_not_told_is_refused(tmp_path: Path) -> None:
+    """Where it is the one that new jobs go to; what is amiss with the other is only said."""
+    told, untold = FakeEngine(tmp_path, FakeOci()), _Untold(tmp_path, FakeOci())
+    fit = [doctor.Finding(name="engine", ok=True, found="docker 26.1.5")]
+    alone = doctor.engines(fit, untold, None)
+    assert [(it.name, it.found, it.fix) for it in alone] == [
+        ("engine", "docker 26.1.5", ""),
+        ("OCI runtime", "docker does not know spotrun's OCI runtime", "run `spotrun install`"),
+    ]
+    both = doctor.engines(fit, told, untold)
+    assert [(it.name, it.ok, it.found) for it in both] == [
+        ("engine", True, "docker 26.1.5; new jobs go to it"),
+        ("other engine", True, "docker 26.1.5; it can have jobs after `spotrun install`"),
+    ]
+
+
+def test_engine_that_does_not_answer_is_asked_no_more(tmp_path: Path) -> None:
+    """Docker may be installed without its daemon."""
+    unfit = [doctor.Finding(name="engine", ok=False, found="docker: no", fix="start it")]
+    assert doctor.engines(unfit, _Dead(tmp_path, FakeOci()), None) == unfit
+    (_, other) = doctor.engines(unfit, FakeEngine(tmp_path, FakeOci()), _Dead(tmp_path, FakeOci()))
+    assert (other.ok, other.found) == (
+        True,
+        "docker does not answer; only jobs that are on it need it",
+    )
 
 
 def test_tar_of_another_make_is_refused() -> None:

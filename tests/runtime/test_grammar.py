@@ -4,6 +4,7 @@ import pytest
 
 from spotrun.images.errors import UsageError
 from spotrun.runtime import grammar
+from tests.runtime.command_lines import LINES, words
 
 
 @pytest.mark.parametrize(
@@ -40,15 +41,48 @@ def test_command_line_without_an_image_is_refused(line: str) -> None:
 
 def test_flags_and_values_are_read_in_every_form() -> None:
     """The last of several values holds; a flag can be taken back."""
-    words = "-itd --name a --name=b --rm --rm=false -eX".split()
-    assert grammar.value(words, "--name") == "b"
-    assert grammar.flag(words, "--detach")
-    assert not grammar.flag(words, "--rm")
-    assert grammar.value(words, "--env") == "X"
+    given = "-itd --name a --name=b --rm --rm=false -eX".split()
+    assert grammar.value(given, "--name") == "b"
+    assert grammar.flag(given, "--detach")
+    assert not grammar.flag(given, "--rm")
+    assert grammar.value(given, "--env") == "X"
 
 
-def test_options_of_the_first_run_do_not_last() -> None:
-    """Name, terminal, environment and files of the first host are left out of a restore."""
-    words = "-d --name j --env-file f -e A --shm-size 1g -v/a:/b --cidfile c --rm".split()
-    kept = [word for option in grammar.lasting(words) for word in option.words]
-    assert kept == ["--shm-size=1g", "--volume=/a:/b", "--rm"]
+@pytest.mark.parametrize("line", LINES)
+def test_line_of_a_manual_is_parted_at_its_image(line: str) -> None:
+    """Whatever stands before it is an option, whatever stands behind it is the command."""
+    given, at = words(line, "/home/user")
+    spec = grammar.split(given)
+    assert spec.image == given[at]
+    assert spec.options == tuple(word for word in given[:at] if word != "--")
+    assert spec.command == tuple(given[at + 1 :])
+
+
+def test_enough_lines_are_tried() -> None:
+    """None is there twice."""
+    assert len(set(LINES)) == len(LINES) > 60
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("--net=a --dns-opt b", "--network=a --dns-option=b"),
+        ("-e=A=1 -eA=1 -e A=1", "--env=A=1 --env=A=1 --env=A=1"),
+        ("-e= -itw/x", "--env== --interactive --tty --workdir=/x"),
+        ("-dit=false", "--detach --interactive --tty=false"),
+        ("--entrypoint= --future=1 --other 2", "--entrypoint= --future=1 --other=2"),
+        ("-X 1 -Y2", "-X 1 -Y 2"),
+        ("--rm --help", "--rm --help"),
+        ("--name --help", "--name=--help"),
+    ],
+)
+def test_options_have_their_long_names(line: str, expected: str) -> None:
+    """Also those that are hidden, and those that nobody knows."""
+    found = [word for option in grammar.options(line.split()) for word in option.words]
+    assert found == expected.split()
+
+
+def test_letters_and_hidden_names_lead_to_options() -> None:
+    """The tables belong together."""
+    assert {*grammar.SHORT.values(), *grammar.ALIASES.values()} <= grammar.KNOWN.keys()
+    assert not grammar.ALIASES.keys() & grammar.KNOWN.keys()

@@ -122,11 +122,11 @@ def test_container_that_cannot_go_on_is_refused(
     assert _refused(fake, _write(tmp_path / "x.tar", **{"config.dump": raw})).startswith(reason)
 
 
-def test_container_with_a_terminal_is_refused(fake: FakeHost, tmp_path: Path) -> None:
+def test_container_with_the_hosts_network_is_refused(fake: FakeHost, tmp_path: Path) -> None:
     """As spotrun refuses to save one."""
-    spec = {**_SPEC, "process": {"terminal": True}}
+    spec = {**_SPEC, "linux": {"namespaces": [{"type": "pid"}, {"type": "ipc"}]}}
     archive = _write(tmp_path / "x.tar", **{"spec.dump": json.dumps(spec).encode()})
-    assert _refused(fake, archive).startswith("it has a terminal")
+    assert _refused(fake, archive).startswith("it shares the host's network")
 
 
 def test_missing_image_is_named(fake: FakeHost, tmp_path: Path) -> None:

@@ -274,14 +274,15 @@ def test_traced_process_is_refused_with_its_tracer(start: Callable[..., int]) ->
     assert f"is traced by process {os.getpid()} (" in _refusal(pid)
 
 
+@pytest.mark.parametrize("kind", ["user", "group"])
 def test_process_of_another_user_is_refused_where_root_may_not_read_its_limits(
-    start: Callable[..., int],
+    start: Callable[..., int], kind: str
 ) -> None:
     """CRIU would fail in the middle of the dump."""
-    pid = start("import os; os.setuid(1000)")
+    pid = start(f"import os; os.set{kind[0]}id(1000)")
     argv = ["setpriv", "--bounding-set=-sys_resource", sys.executable, "-c", _EXAMINE_AS]
     said = subprocess.run([*argv, str(pid), "0"], check=True, capture_output=True, text=True).stdout
-    reason = r"runs as user 1000, and root on this host lacks CAP_SYS_RESOURCE"
+    reason = rf"runs as {kind} 1000, and root on this host lacks CAP_SYS_RESOURCE"
     assert re.search(rf"process {pid} \(python.*\) {reason}", said)
 
 
@@ -320,16 +321,14 @@ def test_process_that_cannot_be_looked_at_is_refused() -> None:
     assert said == "job 'j' cannot be saved: /proc/1/fd cannot be read; run spotrun as root\n"
 
 
-def _spec(*namespaces: str, terminal: bool = False) -> dict[str, Any]:
-    kinds = [{"type": kind} for kind in namespaces]
-    return {"process": {"terminal": terminal}, "linux": {"namespaces": kinds}}
+def _spec(*namespaces: str) -> dict[str, Any]:
+    return {"linux": {"namespaces": [{"type": kind} for kind in namespaces]}}
 
 
 def test_usual_specification_is_let_through() -> None:
     """Engines give a container all namespaces of its own, some of them made beforehand."""
     spec = _spec("pid", "ipc", "uts", "mount", "cgroup")
     spec["linux"]["namespaces"].append({"type": "network", "path": "/run/netns/x"})
-    del spec["process"]["terminal"]
     preflight.specification("j", spec)
 
 
@@ -347,12 +346,6 @@ def test_namespace_of_the_host_is_refused_with_its_option(
     """What the container does there would concern the host."""
     with pytest.raises(NotCapturable, match=f"run it without {option}$"):
         preflight.specification("j", _spec("mount", *namespaces))
-
-
-def test_terminal_is_refused() -> None:
-    """It would have to be made anew and attached."""
-    with pytest.raises(NotCapturable, match=r"has a terminal.* run it without -t$"):
-        preflight.specification("j", _spec("pid", "ipc", "network", terminal=True))
 
 
 def _children(pid: int) -> list[int]:

@@ -21,6 +21,23 @@ raise SystemExit(SystemRunner().attach(
     ["sh", "-c", "trap 'exit 9' INT; echo ready; while :; do sleep 0.01; done"]
 ))
 """
+_HEAR = """
+import sys
+from spotrun.images.process import SystemRunner
+script = "trap 'echo heard; N=9' %s; echo ready; until [ $N ]; do sleep 0.01; done; sleep 0.1"
+script += "; exit $N"
+raise SystemExit(SystemRunner().attach(["sh", "-c", script % sys.argv[1]]))
+"""
+_IGNORING = """
+from spotrun.images.process import SystemRunner
+raise SystemExit(SystemRunner().attach(["sh", "-c", "kill -HUP $$"]))
+"""
+_DESCRIPTORS = """
+import os
+from spotrun.images.process import SystemRunner
+os.open("/dev/null", os.O_RDONLY)
+raise SystemExit(SystemRunner().attach(["sh", "-c", "echo written >&7; ! true <&3"]))
+"""
 _SPAWN = """
 import sys
 from pathlib import Path
@@ -128,6 +145,59 @@ def test_ctrl_c_reaches_an_attached_child_which_decides() -> None:
         assert child.stdout.readline() == b"ready\n"
         os.killpg(child.pid, signal.SIGINT)
         assert child.wait(_SECONDS) == 9
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1])
+@pytest.mark.parametrize("send", [os.kill, os.killpg])
+def test_signal_to_this_process_is_for_its_attached_child(
+    send: Callable[[int, int], None], number: signal.Signals
+) -> None:
+    """It comes once, also if it is sent to the whole group."""
+    argv = [sys.executable, "-c", _HEAR, number.name.removeprefix("SIG")]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, start_new_session=True) as child:
+        assert child.stdout is not None
+        assert child.stdout.readline() == b"ready\n"
+        send(child.pid, number)
+        assert child.stdout.read() == b"heard\n"
+        assert child.wait(_SECONDS) == 9
+
+
+def test_attached_child_ignores_what_this_process_was_told_to_ignore() -> None:
+    """As nohup wants it."""
+    argv = ["sh", "-c", 'trap "" HUP; exec "$@"', "sh", sys.executable, "-c", _IGNORING]
+    assert subprocess.run(argv, check=False, timeout=_SECONDS).returncode == 0
+
+
+def test_attached_child_has_the_descriptors_of_this_process(tmp_path: Path) -> None:
+    """As `--preserve-fds` wants it; not those that this process has opened itself."""
+    script = f'exec 7> {tmp_path}/seven; exec "$@"'
+    argv = ["sh", "-c", script, "sh", sys.executable, "-c", _DESCRIPTORS]
+    subprocess.run(argv, check=True, timeout=_SECONDS)
+    assert (tmp_path / "seven").read_text() == "written\n"
+
+
+def test_terminal_sends_its_signals_itself() -> None:
+    """Ctrl-C comes once to the attached child of a process in the foreground."""
+    master, slave = os.openpty()
+    argv = ["setsid", "--ctty", "--wait", sys.executable, "-c", _HEAR, "INT"]
+    with subprocess.Popen(argv, stdin=slave, stdout=subprocess.PIPE) as child:
+        assert child.stdout is not None
+        assert child.stdout.readline() == b"ready\n"
+        os.write(master, b"\x03")
+        assert child.stdout.read() == b"heard\n"
+        assert child.wait(_SECONDS) == 9
+    os.close(master)
+    os.close(slave)
+
+
+def test_stderr_of_an_attached_child_can_go_to_a_file(
+    runner: SystemRunner, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """What a program is to be told need not be on this stderr."""
+    with (tmp_path / "err").open("wb") as file:
+        assert runner.attach(["sh", "-c", "echo out; echo err >&2"], stderr=file) == 0
+    assert (tmp_path / "err").read_text() == "err\n"
+    assert capfd.readouterr() == ("out\n", "")
 
 
 def test_attached_child_has_this_stdout_unless_silent(

@@ -7,9 +7,9 @@ from uuid import uuid4
 import pytest
 
 from spotrun.images import trees
+from spotrun.images.address import Address
 from spotrun.images.errors import NotExportable, SnapshotNotFound, UsageError
 from spotrun.images.manifest import Manifest, Tree
-from spotrun.images.opening import Address
 from spotrun.images.process import SystemRunner
 from spotrun.images.store import file_sizes
 from spotrun.runtime import fitness, registry

@@ -11,8 +11,10 @@ from typing import Any
 import pytest
 
 from spotrun.images import trees
+from spotrun.images.address import Address
 from spotrun.images.process import SystemRunner
-from spotrun.runtime import engine, launcher, shim
+from spotrun.images.runspec import RunSpec
+from spotrun.runtime import engine, jobs, launcher, shim
 from spotrun.runtime.paths import Paths
 
 _SHIM = Path(launcher.__file__).resolve().with_name("shim.py")
@@ -29,6 +31,16 @@ class Called:
     """The calls of runc that it led to."""
 
 
+def bind(destination: str, source: Path, *options: str) -> dict[str, Any]:
+    """Return a mount as engines specify it."""
+    return {
+        "destination": destination,
+        "type": "bind",
+        "source": str(source),
+        "options": ["rbind", *options],
+    }
+
+
 class Bench:
     """A folder with a scripted runc, a bundle and a plan."""
 
@@ -43,6 +55,11 @@ class Bench:
         for made in (self.bundle, self.volume, self.images, folder / "bin"):
             made.mkdir()
         self.plan = self.paths.plans / "attempt.json"
+        self.mounts: list[dict[str, Any]] = [
+            {"destination": "/proc", "type": "proc", "source": "proc"},
+            bind("/data", self.volume, "rprivate"),
+        ]
+        self.sysctls: dict[str, str] = {}
         self._calls = folder / "calls"
         self.runc(0)
         self.specify()
@@ -57,23 +74,56 @@ class Bench:
         """Write the bundle's specification, with one volume and these annotations."""
         spec = {
             "annotations": {"io.container.manager": "libpod", **annotations},
-            "mounts": [
-                {"destination": "/proc", "source": "proc"},
-                {"destination": "/data", "source": str(self.volume)},
-            ],
+            "mounts": self.mounts,
+            "linux": {
+                "namespaces": [{"type": "pid"}, {"type": "network", "path": "/run/netns/it"}],
+                "maskedPaths": ["/proc/here"],
+                "readonlyPaths": ["/proc/also-here"],
+            },
         }
         (self.bundle / "config.json").write_text(json.dumps(spec))
 
-    def plan_restore(self, *mounts: dict[str, Any]) -> None:
-        """Ask for a restore of this bundle."""
+    @property
+    def spec(self) -> Any:  # noqa: ANN401 # any JSON
+        """What the bundle's specification is now."""
+        return json.loads((self.bundle / "config.json").read_bytes())
+
+    def plan_restore(
+        self, *trees: dict[str, Any], mounts: list[dict[str, Any]] | None = None
+    ) -> None:
+        """Ask for a restore of this bundle, by default with the mounts that it has."""
         plan = {
             "images": str(self.images),
             "work": "/work",
             "criu_config": "/criu.conf",
-            "mounts": mounts,
+            "mounts": self.mounts if mounts is None else mounts,
+            "masked_paths": ["/proc/there"],
+            "readonly_paths": ["/proc/also-there"],
+            "sysctls": self.sysctls,
+            "trees": trees,
         }
         self.plan.write_text(json.dumps(plan))
         self.specify(**{engine.RESTORE_ANNOTATION: str(self.plan)})
+
+    def program(self, name: str) -> None:
+        """Let a program that the shim may call write down its arguments, with runc's."""
+        program = self.folder / "bin" / name
+        program.write_text(f"#!/bin/sh\nprintf '%s\\n' {name} \"$@\" END >> {self._calls}\n")
+        program.chmod(0o755)
+
+    def script(self, name: str, text: str) -> None:
+        """Let a program do this, its output being the call that is written down."""
+        program = self.folder / "bin" / name
+        program.write_text(
+            f"#!/bin/sh\n{{ {text}; }} >> {self._calls}\necho END >> {self._calls}\n"
+        )
+        program.chmod(0o755)
+
+    def record(self, *, parent: str | None, place: jobs.Place) -> None:
+        """Let job `train` be known."""
+        run, store = RunSpec((), "image", ()), Address("/store", None)
+        record = jobs.Job("train", run=run, store=store, parent=parent, place=place)
+        jobs.save(self.paths, record)
 
     def call(self, *words: str, program: list[str] | None = None) -> Called:
         """Call the shim as an engine does, and return which calls of runc came of it."""
@@ -81,6 +131,7 @@ class Bench:
         environment = {
             "PATH": f"{self.folder / 'bin'}:{os.environ['PATH']}",
             "SPOTRUN_RUN": str(self.paths.run),
+            "SPOTRUN_STATE": str(self.paths.state),
         }
         argv = program or [sys.executable, "-IS", str(_SHIM)]
         done = subprocess.run(
@@ -173,13 +224,17 @@ def test_create_with_a_plan_is_a_restore(bench: Bench, option: str) -> None:
     assert (called.status, called.runc) == (0, [[*_GLOBALS, *restore]])
 
 
-def test_restored_container_has_the_criu_options_of_the_plan(bench: Bench) -> None:
-    """They are set in the bundle; what else is in it stays."""
+def test_restored_container_has_what_the_plan_says(bench: Bench) -> None:
+    """CRIU's options and what is masked are set in the bundle; what else is in it stays."""
     bench.plan_restore()
-    before = json.loads((bench.bundle / "config.json").read_bytes())
+    before = bench.spec
     bench.create()
-    after = json.loads((bench.bundle / "config.json").read_bytes())
+    after = bench.spec
     assert after["annotations"].pop(engine.CRIU_ANNOTATION) == "/criu.conf"
+    assert after["linux"].pop("maskedPaths") == ["/proc/there"]
+    assert after["linux"].pop("readonlyPaths") == ["/proc/also-there"]
+    assert after["linux"].pop("sysctl") == {}
+    del before["linux"]["maskedPaths"], before["linux"]["readonlyPaths"]
     assert after == before
 
 
@@ -208,14 +263,115 @@ def test_bind_through_a_symbolic_link_is_made_direct(bench: Bench, tmp_path: Pat
     target, link = tmp_path / "target", tmp_path / "link"
     target.touch()
     link.symlink_to("target")
+    bench.mounts.append(bind("/file", link))
     bench.plan_restore()
-    config = bench.bundle / "config.json"
-    spec = json.loads(config.read_bytes())
-    spec["mounts"].append({"destination": "/file", "source": str(link), "options": ["bind"]})
-    config.write_text(json.dumps(spec))
     bench.create()
-    sources = [mount["source"] for mount in json.loads(config.read_bytes())["mounts"]]
+    sources = [mount["source"] for mount in bench.spec["mounts"]]
     assert sources == ["proc", str(bench.volume), str(target)]
+
+
+def test_mounts_are_those_of_the_snapshot(bench: Bench, tmp_path: Path) -> None:
+    """Another engine mounts other things; its sources count where both have a mount."""
+    (tmp_path / "init").touch()
+    saved = [
+        {"destination": "/sys", "type": "sysfs", "source": "sysfs"},
+        bind("/data", Path("/of/the/other/engine"), "rprivate"),
+        bind("/run/podman-init", tmp_path / "init"),
+        bind("/run/.containerenv", Path("/no/such/file")),
+    ]
+    bench.plan_restore(mounts=saved)
+    bench.create()
+    empty = bench.bundle / "spotrun-empty"
+    assert [(mount["destination"], mount["source"]) for mount in bench.spec["mounts"]] == [
+        ("/sys", "sysfs"),
+        ("/data", str(bench.volume)),
+        ("/run/podman-init", str(tmp_path / "init")),
+        ("/run/.containerenv", str(empty)),
+    ]
+    assert empty.read_bytes() == b""
+
+
+def test_dev_shm_of_podman_is_made_under_docker(bench: Bench) -> None:
+    """Where one binds a folder, the other mounts a tmpfs, and its size is what was asked for."""
+    bench.program("mount")
+    bench.program("umount")
+    here = {"destination": "/dev/shm", "type": "tmpfs", "source": "shm", "options": ["size=32m"]}
+    bench.mounts.append(here)
+    bench.plan_restore(mounts=[bind("/dev/shm", Path("/of/podman"), "rprivate")])
+    place = str(bench.bundle / "spotrun-tmpfs")
+    mount, restore, umount = bench.create().runc
+    assert mount == ["mount", "-t", "tmpfs", "-o", "size=32m", "tmpfs", place]
+    assert restore[len(_GLOBALS)] == "restore"
+    assert umount == ["umount", "--lazy", place]
+    assert bench.spec["mounts"][0]["source"] == place
+
+
+def test_volumes_that_were_not_private_are_under_one_shared_mount(bench: Bench) -> None:
+    """As they were under Docker's folder; CRIU makes them slaves of one group again."""
+    bench.program("mount")
+    bench.program("umount")
+    (bench.folder / "volumes").mkdir()
+    folders = [bench.folder / "volumes" / name for name in ("one", "two")]
+    for folder in folders:
+        folder.mkdir()
+        bench.mounts.append(bind(f"/{folder.name}", folder))
+    bench.plan_restore()
+    place = str(bench.bundle / "spotrun-shared")
+    calls = bench.create().runc
+    assert calls[0] == ["mount", "--rbind", str(bench.folder / "volumes"), place]
+    assert calls[1] == ["mount", "--make-rshared", place]
+    assert calls[-1] == ["umount", "--lazy", place]
+    sources = {mount["destination"]: mount["source"] for mount in bench.spec["mounts"]}
+    assert sources["/data"] == str(bench.volume)
+    assert (sources["/one"], sources["/two"]) == (f"{place}/one", f"{place}/two")
+
+
+def test_network_that_runc_was_to_make_is_there_for_criu(bench: Bench) -> None:
+    """Docker names none and furnishes it by a hook; the name goes with the container."""
+    bench.program("unshare")
+    bench.program("umount")
+    bench.plan_restore()
+    spec = bench.spec
+    del spec["linux"]["namespaces"][1]["path"]
+    (bench.bundle / "config.json").write_text(json.dumps(spec))
+    place = bench.paths.networks / "it"
+    unshare, _ = bench.create().runc
+    assert unshare == ["unshare", f"--net={place}", "true"]
+    assert bench.spec["linux"]["namespaces"][1]["path"] == str(place)
+    assert place.exists()
+    umount, delete = bench.call("delete", "it").runc
+    assert (umount, delete) == (["umount", "--lazy", str(place)], ["delete", "it"])
+    assert not place.exists()
+
+
+@pytest.mark.parametrize("place", jobs.Place)
+def test_saved_job_is_not_started_afresh(bench: Bench, place: jobs.Place) -> None:
+    """Neither by a restart policy nor by hand: the engine gets the reason, in runc's way."""
+    bench.record(parent="20261201T100000Z-000000", place=place)
+    bench.specify(**{engine.JOB_LABEL: "train"})
+    log = bench.folder / "log.json"
+    called = bench.call("--log", str(log), "create", "--bundle", str(bench.bundle), "it")
+    assert (called.status, called.runc) == (1, [])
+    (said,) = [json.loads(line) for line in log.read_text().splitlines()]
+    assert said["level"] == "error"
+    assert "`spotrun restore train` goes on with it" in said["msg"]
+
+
+def test_saved_job_is_started_afresh_when_its_user_says_so(bench: Bench) -> None:
+    """Once."""
+    bench.record(parent="20261201T100000Z-000000", place=jobs.Place.HERE)
+    bench.specify(**{engine.JOB_LABEL: "train"})
+    (bench.paths.afresh / "train").touch()
+    assert bench.create().runc[0][len(_GLOBALS)] == "create"
+    assert bench.create().runc == []
+
+
+def test_job_that_was_never_saved_starts_afresh(bench: Bench) -> None:
+    """So does one that spotrun does not know."""
+    bench.specify(**{engine.JOB_LABEL: "train"})
+    assert bench.create().runc[0][len(_GLOBALS)] == "create"
+    bench.record(parent=None, place=jobs.Place.HERE)
+    assert bench.create().runc[0][len(_GLOBALS)] == "create"
 
 
 def test_mounts_that_cannot_be_filled_stop_the_restore(bench: Bench, tmp_path: Path) -> None:
@@ -249,17 +405,73 @@ def test_failed_restore_keeps_the_plan(bench: Bench) -> None:
 
 
 def test_plan_is_carried_out_once(bench: Bench) -> None:
-    """A container that ended and is started again begins anew, as the engine means it."""
+    """A container that ended and is started again would begin anew, without its past."""
+    bench.plan_restore()
+    bench.specify(**{engine.RESTORE_ANNOTATION: str(bench.plan), engine.JOB_LABEL: "train"})
+    assert bench.create().runc[0][len(_GLOBALS)] == "restore"
+    called = bench.create()
+    assert (called.status, called.runc) == (1, [])
+    (bench.paths.afresh / "train").touch()
+    assert bench.create().runc[0][len(_GLOBALS)] == "create"
+
+
+@pytest.mark.parametrize(
+    ("phase", "done", "refused"),
+    [("store", [], False), ("publish", [], True), ("end", ["store", "publish"], True)],
+)
+def test_job_may_have_been_saved_when_the_power_was_cut(
+    bench: Bench, phase: str, done: list[str], *, refused: bool
+) -> None:
+    """The engine starts its containers before the next spotrun says how that ended."""
+    entry = {"phase": phase, "state": {"records": [{"name": name} for name in done]}}
+    (bench.paths.journal / "train.json").write_text(json.dumps(entry))
+    bench.specify(**{engine.JOB_LABEL: "train"})
+    assert (bench.create().runc == []) is refused
+
+
+def test_sysctls_of_the_network_are_set_by_a_hook(bench: Bench) -> None:
+    """After those of the engine, which furnish the network; CRIU restores all others."""
+    bench.sysctls = {"net.ipv4.tcp_keepalive_time": "99", "kernel.msgmax": "9999"}
     bench.plan_restore()
     bench.create()
-    assert bench.create().runc[0][len(_GLOBALS)] == "create"
+    (hook,) = bench.spec["hooks"]["prestart"]
+    assert hook["path"].endswith("/nsenter")
+    assert hook["args"][:2] == ["nsenter", "--net=/run/netns/it"]
+    assert hook["args"][-1] == "net/ipv4/tcp_keepalive_time=99"
+    assert bench.spec["linux"]["sysctl"] == bench.sysctls
 
 
-def test_plan_that_is_gone_makes_an_ordinary_create(bench: Bench) -> None:
-    """Its restore was taken back."""
+def test_criu_is_in_the_cgroup_namespace_that_the_container_is_to_have(bench: Bench) -> None:
+    """Runc finds the shim in CRIU's place, which waits until it is in the right cgroup."""
+    launcher.install(bench.paths)
+    bench.program("unshare")
+    bench.program("criu")
     bench.plan_restore()
-    bench.plan.unlink()
-    assert bench.create().runc[0][len(_GLOBALS)] == "create"
+    spec = bench.spec
+    spec["linux"]["namespaces"].append({"type": "cgroup"})
+    (bench.bundle / "config.json").write_text(json.dumps(spec))
+    bench.script("runc", "command -v criu; echo END; (sleep 0.2; echo) | criu swrk 0")
+    argv = ["create", "--bundle", str(bench.bundle), "it"]
+    found, unshare, _ = bench.call(*argv, program=[str(bench.paths.shim)]).runc
+    assert found == [str(bench.bundle / "spotrun-bin" / "criu")]
+    assert unshare == ["unshare", "--cgroup", "criu", "swrk", "0"]
+
+
+def test_criu_is_called_directly_for_a_container_in_the_cgroups_of_the_host(bench: Bench) -> None:
+    """It has no namespace to be made."""
+    bench.program("criu")
+    bench.plan_restore()
+    bench.script("runc", "command -v criu")
+    assert bench.create().runc == [[str(bench.folder / "bin" / "criu")]]
+
+
+def test_processes_are_restored_from_an_oom_score_of_zero(bench: Bench) -> None:
+    """CRIU sets none that is 0, and containerd's own is 1."""
+    bench.plan_restore()
+    bench.script("runc", "cat /proc/self/oom_score_adj")
+    shim = ["choom", "-n", "1", "--", sys.executable, "-IS", str(_SHIM)]
+    argv = ["create", "--bundle", str(bench.bundle), "it"]
+    assert bench.call(*argv, program=shim).runc == [["0"]]
 
 
 def test_missing_bundle_is_an_error(bench: Bench) -> None:
@@ -273,6 +485,7 @@ def test_annotations_are_those_that_the_engine_is_given() -> None:
     """The shim cannot import the engine's names, and has its own."""
     assert shim.ANNOTATION == engine.RESTORE_ANNOTATION
     assert shim.CRIU_ANNOTATION == engine.CRIU_ANNOTATION
+    assert shim.JOB_ANNOTATION == engine.JOB_LABEL
 
 
 def test_installed_shim_serves_calls(bench: Bench) -> None:

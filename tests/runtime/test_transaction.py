@@ -10,9 +10,10 @@ import msgspec
 import pytest
 
 from spotrun.images import durable
+from spotrun.images.address import Address
 from spotrun.images.errors import Unfinished, Unsettled
-from spotrun.images.opening import Address
-from spotrun.runtime import capture, locks, scratch, settle, transaction
+from spotrun.runtime import locks, scratch, settle, transaction
+from spotrun.runtime.captured import CaptureState
 from spotrun.runtime.transaction import State
 from tests.fakes.host import FakeHost, fake_host
 from tests.fakes.observer import Listener
@@ -273,7 +274,7 @@ def _interrupted(
     container = fake.engine.create([f"--name={job}", fake.engine.add_image(job, b"layer").name])
     fake.engine.start(container)
     fake.oci.freeze(container)
-    state = capture.CaptureState(
+    state = CaptureState(
         job=job,
         container=container,
         snapshot=f"of-{job}",

@@ -15,8 +15,9 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final
 
+from spotrun.images.address import Address
 from spotrun.images.manifest import Manifest, encode, new_snapshot_id
-from spotrun.images.opening import Address, open_store
+from spotrun.images.opening import open_store
 from spotrun.images.pack import PackRef, key_of
 from spotrun.images.prune import prune
 from spotrun.images.recipe import Content

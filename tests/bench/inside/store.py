@@ -12,8 +12,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
+from spotrun.images.address import Address
 from spotrun.images.manifest import new_snapshot_id
-from spotrun.images.opening import Address, open_store
+from spotrun.images.opening import open_store
 from tests.bench.inside.told import tell, timed
 from tests.fakes.stores import pushed
 

@@ -1,0 +1,132 @@
+"""The rest of a container's day: the engine's own commands, on jobs.
+
+Those that change what a capture or a restore works on hold the job's lock, and are told who does
+when somebody else holds it.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from itertools import groupby
+
+from spotrun.images.errors import EngineError, ExitCode, Unsettled
+from spotrun.runtime import jobs, locks, transaction, unsent
+from spotrun.runtime.engine import Container
+from spotrun.runtime.host import Host
+from spotrun.runtime.locks import Need
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A command line of the engine: `verb options jobs behind`."""
+
+    verb: str
+    options: Sequence[str]
+    jobs: Sequence[str]
+    """By name, or by the id of their container."""
+    behind: Sequence[str] = ()
+    """What is meant for the container."""
+
+
+def pass_on(host: Host, line: Line, need: Need) -> int:
+    """Let the engine do it; return its exit status, or 85 if the job has left meanwhile."""
+    found = [(word, *container(host, word)) for word in line.jobs]
+    names = [str(it.job) for _, _, it in found]
+    with _undisturbed(host, line.verb, names, need), _afresh(host, line.verb, names):
+        status = 0
+        for engine, group in groupby(found, key=lambda it: it[1].engine):
+            called = [word if it.name == it.job else it.id for word, _, it in group]
+            words = [line.verb, *line.options, *called, *line.behind]
+            status = engine.command(words) or status
+    return ExitCode.PREEMPTED if any(jobs.has_left(host.paths, it) for it in names) else status
+
+
+def container(host: Host, job: str) -> tuple[Host, Container]:
+    """Return a job's container and this host with its engine, or raise where the job is."""
+    host = host.of(job)
+    found = host.container(job)
+    if found is None or found.job is None:
+        raise jobs.absent(host.paths, job)
+    return host, found
+
+
+def running(host: Host) -> list[str]:
+    """Return the names of the jobs that have processes here."""
+    return [str(it.job) for it in containers(host) if it.running]
+
+
+def containers(host: Host) -> list[Container]:
+    """Return the containers of this host's jobs, on whatever engine."""
+    here = [it for it in jobs.all_records(host.paths) if it.place is jobs.Place.HERE]
+    engines = sorted({it.engine for it in here})
+    adopted = [host.of(it.name).container(it.name) for it in here if it.container]
+    own = [it for engine in engines for it in host.on(engine).engine.jobs()]
+    return own + [it for it in adopted if it]
+
+
+def wait(host: Host, names: Sequence[str]) -> list[int]:
+    """Wait until jobs have ended, and return their exit codes: 85 for one that left this host."""
+    found = [container(host, name) for name in names]
+    return [_exit_code(on, it) for on, it in found]
+
+
+def _exit_code(host: Host, waited: Container) -> int:
+    job, status = str(waited.job), 0
+    try:
+        status = host.engine.wait(waited.id)
+    except EngineError:  # it may have gone with its job
+        if not jobs.has_left(host.paths, job):
+            raise
+    return ExitCode.PREEMPTED if jobs.has_left(host.paths, job) else status
+
+
+def remove(host: Host, job: str, options: Sequence[str], *, snapshots: bool) -> None:
+    """Remove a job's container with these options, and forget the job.
+
+    Its snapshots stay, unless they are to go too.
+    """
+    host = host.of(job)
+    found = host.container(job)
+    ours = found if found and found.job else None
+    name = str(ours.job) if ours else job
+    record = jobs.load(host.paths, name)
+    if not ours and not record:
+        raise jobs.absent(host.paths, name)
+    if snapshots and record and record.place is jobs.Place.MOVED:
+        raise jobs.absent(host.paths, name)  # where it runs, it may need them
+    with _undisturbed(host, "rm", [name], Need.HELD):
+        if ours:
+            host.engine.command(["rm", *options, ours.id], silent=True)
+        if snapshots:
+            unsent.drop(host, name)
+            store = host.store(record.store if record else None)
+            store.remove(name, *(snapshot for _, snapshot in store.ids(name)))
+        jobs.forget(host.paths, name)
+
+
+@contextmanager
+def _afresh(host: Host, verb: str, names: Sequence[str]) -> Iterator[None]:
+    """Tell the shim that a restart is meant, whatever past the jobs have."""
+    marks = [host.paths.afresh / name for name in names if verb == "restart"]
+    for mark in marks:
+        mark.touch()
+    try:
+        yield
+    finally:
+        for mark in marks:
+            mark.unlink(missing_ok=True)
+
+
+@contextmanager
+def _undisturbed(host: Host, verb: str, names: Sequence[str], need: Need) -> Iterator[None]:
+    """Let nobody work on the jobs meanwhile, as far as the command needs it."""
+    with ExitStack() as held:
+        for name in dict.fromkeys(names) if need is not Need.NONE else ():
+            now = host.clock.now()
+            held.enter_context(locks.hold(host.paths.locks, name, verb, now, wait=False))
+            left = transaction.entry_of(host, name)
+            if left is not None:
+                raise Unsettled(job=name, verb=left.verb)
+        if need is Need.FREE:
+            held.close()
+        yield

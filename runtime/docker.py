@@ -1,0 +1,290 @@
+"""Docker as the engine: docker-py for what its API offers, the CLI for `run` and `create`.
+
+Its daemon knows only OCI runtimes that it was told of: `spotrun install` does that.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from spotrun.images.errors import EngineError, HostUnfit, NotHere
+from spotrun.images.logfile import WHOLE, Excerpt, LogLine
+from spotrun.images.logformat import LogFile, LogFormat
+from spotrun.images.process import Completed, Runner
+from spotrun.images.runspec import ImageRef
+from spotrun.runtime import engine_cli
+from spotrun.runtime.engine import JOB_LABEL, Container, Mount
+from spotrun.runtime.engine_cli import MAKING
+from spotrun.runtime.engines import RUNTIME, SOCKET, docker_is_told
+from spotrun.runtime.frames import frames
+from spotrun.runtime.paths import Paths
+from spotrun.runtime.processes import overlay_upper
+
+if TYPE_CHECKING:
+    from docker import APIClient
+
+    from spotrun.runtime.containerd import Containerd
+
+_BUNDLES: Final = (
+    Path("/run/docker/containerd/daemon/io.containerd.runtime.v2.task/moby"),
+    Path("/run/containerd/io.containerd.runtime.v2.task/moby"),
+)
+"""Where a containerd of Docker's own, or of the host, keeps bundles."""
+_DIGEST: Final = re.compile(r"[0-9a-f]{64}")
+"""Also how Docker names a volume that the user gave no name."""
+
+
+class Docker:
+    """Docker of this host, by its default socket."""
+
+    name = "docker"
+    runc_root = Path("/run/docker/runtime-runc/moby")
+    log_driver = "json-file"
+
+    def __init__(self, runner: Runner, paths: Paths) -> None:
+        """Reach it when first needed."""
+        self._runner = runner
+        self._paths = paths
+
+    def version(self) -> str:
+        """Ask the daemon."""
+        with self._api() as api:
+            return f"docker {api.version()['Version']}"
+
+    def knows_shim(self) -> bool:
+        """Ask the daemon for its runtimes."""
+        return RUNTIME in self._info["Runtimes"]
+
+    def command(self, words: Sequence[str], *, silent: bool = False) -> int:
+        """Hand the terminal to Docker's CLI."""
+        argv = self._with_shim(*words) if words[0] in MAKING else self._argv(*words)
+        return engine_cli.call(self._runner, self.name, argv, words[0], silent=silent)
+
+    def create(self, arguments: Sequence[str]) -> str:
+        """Return the id that `docker create` prints."""
+        return self._checked(self._with_shim("create", *arguments)).stdout.split()[-1]
+
+    def start(self, container: str) -> None:
+        """Start it; the error is what the OCI runtime said."""
+        with self._api() as api:
+            api.start(container)
+
+    def find(self, name: str) -> Container | None:
+        """Inspect it."""
+        try:
+            with self._api() as api:
+                return self._container(api.inspect_container(name))
+        except NotHere:
+            return None
+
+    def jobs(self) -> list[Container]:
+        """Inspect all that have our label."""
+        return self._filtered(JOB_LABEL)
+
+    def labelled(self, label: str, value: str) -> list[Container]:
+        """Inspect all that have that label."""
+        return self._filtered(f"{label}={value}")
+
+    def remove(self, container: str) -> None:
+        """Kill and remove it in one call, which no restart policy comes in between."""
+        try:
+            with suppress(NotHere), self._api() as api:
+                api.remove_container(container, v=True, force=True)
+        except EngineError:  # --rm may have been quicker, and the answer then is any
+            if self.find(container):
+                raise
+
+    def rename(self, container: str, name: str) -> None:
+        """Rename it."""
+        with self._api() as api:
+            api.rename(container, name)
+
+    def wait(self, container: str) -> int:
+        """Ask the wait endpoint, which answers when it has ended."""
+        with self._api() as api:
+            return int(api.wait(container, timeout=None)["StatusCode"])
+
+    def logs(self, container: str, *, follow: bool, part: Excerpt = WHOLE) -> Iterator[LogLine]:
+        """Read the log endpoint, which has frames unless the container has a terminal."""
+        with self._api() as api:
+            terminal = api.inspect_container(container)["Config"]["Tty"]
+            params = {"stdout": True, "stderr": True, "follow": follow, **part.query}
+            path = f"{api.base_url}/v{api.api_version}/containers/{container}/logs"
+            with closing(api.get(path, params=params, stream=True, timeout=None)) as response:
+                if terminal:
+                    pieces = response.iter_content(chunk_size=None)
+                    yield from (LogLine("stdout", piece) for piece in pieces)
+                else:
+                    yield from frames(response.raw)
+
+    def volume(self, name: str) -> str | None:
+        """Return when it was made, which Docker says in seconds and the disk more finely."""
+        try:
+            with self._api() as api:
+                attrs = api.inspect_volume(name)
+        except NotHere:
+            return None
+        made = self._runner.run(["stat", "--format=%w", attrs["Mountpoint"]]).stdout.strip()
+        return f"{attrs['CreatedAt']} {made}"
+
+    def remove_volume(self, name: str) -> None:
+        """Remove it, unless a container uses it."""
+        with suppress(NotHere), self._api() as api:
+            api.remove_volume(name)
+
+    def image(self, reference: str) -> ImageRef | None:
+        """Inspect an image."""
+        try:
+            with self._api() as api:
+                attrs = self._inspected(api, reference)
+        except NotHere:
+            return None
+        from spotrun.runtime import docker_images
+
+        return docker_images.described(reference, attrs, self._config(attrs["Id"]))
+
+    def layers(self) -> frozenset[str]:
+        """Inspect all images; containerd does not take an image in parts."""
+        if self._by_containerd:
+            return frozenset()
+        with self._api() as api:
+            found = [api.inspect_image(image["Id"]) for image in api.images(all=True)]
+        return frozenset(layer for attrs in found for layer in attrs["RootFS"]["Layers"] or [])
+
+    def save_image(self, image: ImageRef, folder: Path) -> None:
+        """Save it, and name its layers by what they hold."""
+        from spotrun.runtime import docker_images
+
+        with self._api() as api:
+            name = self._inspected(api, image.id)["Id"]
+        docker_images.save(self._runner, self._argv("save", name), folder)
+
+    def load_image(self, image: ImageRef, folder: Path) -> None:
+        """Load it; Docker skips the layers it has. A name in use stays."""
+        from spotrun.runtime import docker_images
+
+        tag = image.name if self.image(image.name) is None else None
+        docker_images.load(self._runner, self._argv("load", "--quiet"), folder, image, tag)
+
+    def pull(self, digest: str) -> None:
+        """Pull from the registry."""
+        self._checked(self._argv("pull", "--quiet", digest))
+
+    def _filtered(self, label: str) -> list[Container]:
+        with self._api() as api:
+            ids = [it["Id"] for it in api.containers(all=True, filters={"label": label})]
+        found = (self.find(container) for container in ids)
+        return [container for container in found if container]  # some may be gone by now
+
+    def _container(self, attrs: dict[str, Any]) -> Container:
+        state, log = attrs["State"], attrs["HostConfig"]["LogConfig"]
+        return Container(
+            id=attrs["Id"],
+            name=attrs["Name"].removeprefix("/"),
+            job=_job(attrs),
+            image_id=self._config(attrs["Image"]),
+            status=state["Status"],
+            pid=state["Pid"],
+            exit_code=state["ExitCode"],
+            bundle=next((it for it in _bundles(attrs["Id"]) if it.is_dir()), None),
+            upper=self._upper(attrs),
+            log=self._log(attrs["Id"]) if log["Type"] == self.log_driver else None,
+            mounts=tuple(_mount(mount) for mount in attrs["Mounts"]),
+            created=attrs["Created"],
+        )
+
+    def _log(self, container: str) -> LogFile:
+        """Return where it will be also before the first start, when Docker does not say it yet."""
+        folder = Path(self._info["DockerRootDir"], "containers", container)
+        return LogFile(folder / f"{container}-json.log", LogFormat.JSON)
+
+    def _upper(self, attrs: dict[str, Any]) -> Path:
+        data = attrs["GraphDriver"]["Data"]
+        if data:
+            return Path(data["UpperDir"])
+        pid = attrs["State"]["Pid"]
+        return (pid and overlay_upper(pid)) or self._containerd.upper(attrs["Id"])
+
+    def _inspected(self, api: "APIClient", reference: str) -> dict[str, Any]:
+        """Return an image by its name, or by the digest of its configuration."""
+        if self._by_containerd and _DIGEST.fullmatch(reference):
+            same = [it["Id"] for it in api.images() if self._config(it["Id"]) == reference]
+            reference = same[0] if same else reference
+        found: dict[str, Any] = api.inspect_image(reference)
+        return found
+
+    def _config(self, image: str) -> str:
+        """Return the digest of an image's configuration: its id, unless containerd keeps it."""
+        return self._containerd.config(image) if self._by_containerd else image.partition(":")[2]
+
+    @cached_property
+    def _info(self) -> dict[str, Any]:
+        with self._api() as api:
+            found: dict[str, Any] = api.info()
+        return found
+
+    @property
+    def _by_containerd(self) -> bool:
+        """Tell whether images and overlays are containerd's, not Docker's own graph driver's."""
+        return ["driver-type", "io.containerd.snapshotter.v1"] in self._info["DriverStatus"]
+
+    @property
+    def _containerd(self) -> "Containerd":
+        from spotrun.runtime.containerd import Containerd
+
+        return Containerd(self._runner, self._info["Driver"])
+
+    def _with_shim(self, verb: str, *arguments: str) -> list[str]:
+        if not docker_is_told() and not self.knows_shim():
+            reason = "Docker does not know spotrun's OCI runtime; `spotrun install` registers it"
+            raise HostUnfit(message=reason)
+        return self._argv(verb, f"--runtime={RUNTIME}", *arguments)
+
+    def _argv(self, *arguments: str) -> list[str]:
+        return ["docker", f"--host=unix://{SOCKET}", *arguments]
+
+    def _checked(self, argv: Sequence[str]) -> Completed:
+        done = self._runner.run(argv)
+        if done.status != 0:
+            raise EngineError(engine=self.name, reason=engine_cli.sentence(done.said))
+        return done
+
+    @contextmanager
+    def _api(self) -> "Iterator[APIClient]":
+        """Yield a client; what the API refuses becomes NotHere or EngineError."""
+        from docker import APIClient
+        from docker.errors import APIError, DockerException, NotFound
+
+        try:
+            with closing(APIClient(base_url=f"unix://{SOCKET}", version="auto")) as opened:
+                yield opened
+        except NotFound as error:
+            raise NotHere(engine=self.name, reason=error.explanation or error) from error
+        except APIError as error:
+            raise EngineError(engine=self.name, reason=error.explanation or error) from error
+        except (DockerException, OSError) as error:
+            raise EngineError(engine=self.name, reason=error) from error
+
+
+def _bundles(container: str) -> list[Path]:
+    return [folder / container for folder in _BUNDLES]
+
+
+def _mount(attrs: dict[str, Any]) -> Mount:
+    name = attrs.get("Name")
+    return Mount(
+        kind=attrs["Type"],
+        source=Path(attrs["Source"]),
+        destination=attrs["Destination"],
+        volume=name,
+        anonymous=bool(name and _DIGEST.fullmatch(name)),
+    )
+
+
+def _job(attrs: dict[str, Any]) -> str | None:
+    """Read it from the label, or of a container that others started from the annotation."""
+    found = {**(attrs["HostConfig"].get("Annotations") or {}), **(attrs["Config"]["Labels"] or {})}
+    return found.get(JOB_LABEL)

@@ -1,0 +1,39 @@
+"""What the command lines of both engines have in common."""
+
+from collections.abc import Sequence
+from tempfile import TemporaryFile
+from typing import Final
+
+from spotrun.images.errors import EngineError, ExitCode
+from spotrun.images.process import Completed, Runner
+
+MAKING: Final = frozenset(("run", "create"))
+"""Commands that make a container, and so choose its OCI runtime."""
+_OF_THE_ENGINE: Final = (ExitCode.OWN_ERROR, ExitCode.CANNOT_INVOKE, ExitCode.NOT_FOUND)
+"""Exit codes of `run` that are not the container's."""
+
+
+def call(runner: Runner, engine: str, argv: Sequence[str], verb: str, *, silent: bool) -> int:
+    """Run a command of an engine as `Engine.command` has it."""
+    if not silent:
+        return runner.attach(argv)
+    with TemporaryFile() as stderr:
+        status = runner.attach(argv, silent=True, stderr=stderr)
+        stderr.seek(0)
+        said = stderr.read().decode(errors="replace")
+    of_container = verb == "run" and status not in _OF_THE_ENGINE
+    if status and not of_container:
+        error = EngineError(engine=engine, reason=sentence(said))
+        if verb == "run":
+            error.exit_code = ExitCode(status)
+        raise error
+    return status
+
+
+def sentence(said: str) -> str:
+    """Return the last line that says something, without what a CLI puts in front or behind."""
+    lines = [line for line in said.splitlines() if not line.startswith("See '")]
+    last = Completed(1, stderr="\n".join(lines)).said
+    for prefix in ("docker: ", "Error response from daemon: ", "Error: "):
+        last = last.removeprefix(prefix)
+    return last
