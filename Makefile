@@ -3,7 +3,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: help dev lint unit test demo bench clean
+.PHONY: help dev lint unit test docs demo bench clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -14,17 +14,21 @@ $(READY): pyproject.toml tests/prepare
 	tests/prepare $(VENV)
 	@touch $@
 
-lint: $(READY) ## types, style and the layer rule
+lint: $(READY) ## types, style, the layer rule, and docs/cli.md
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
+	$(BIN)/python -m spotrun.cli.reference --check docs/cli.md
 
 unit: $(READY) ## the tests that need neither root nor a server, and take seconds
 	$(BIN)/python -m pytest -m "not lab and not s3 and not registry and not slow"
 
 test: lint ## everything: lint, unit tests, and the lab (needs root)
 	$(BIN)/python -m pytest
+
+docs: $(READY) ## write docs/cli.md from --help
+	$(BIN)/python -m spotrun.cli.reference docs/cli.md
 
 demo: $(READY) ## a training job moves between two lab hosts in mid-run (needs root)
 	$(BIN)/python -m tests.lab.demo

@@ -3,14 +3,15 @@
 import click
 
 from spotrun.cli.common import format_option, open_host, output, store_option
+from spotrun.cli.completion import job_names
 from spotrun.cli.output import timeline
 from spotrun.cli.result import Result
-from spotrun.images.opening import Address
+from spotrun.images.address import Address
 from spotrun.runtime import capture
 
 
 @click.command("checkpoint")
-@click.argument("job")
+@click.argument("job", shell_complete=job_names)
 @click.option("-R", "--leave-running", is_flag=True, help="let the job go on afterwards")
 @store_option
 @format_option

@@ -5,14 +5,15 @@ from pathlib import Path
 import click
 
 from spotrun.cli.common import open_host, output, store_option
+from spotrun.cli.completion import job_names
 from spotrun.cli.output import timeline
 from spotrun.cli.result import Result
-from spotrun.images.opening import Address
+from spotrun.images.address import Address
 from spotrun.runtime import export
 
 
 @click.command("export")
-@click.argument("which", metavar="JOB|SNAPSHOT")
+@click.argument("which", metavar="JOB|SNAPSHOT", shell_complete=job_names)
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option(
     "--format",

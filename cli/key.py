@@ -6,7 +6,7 @@ from spotrun.cli.common import format_option, open_host, output, store_option
 from spotrun.cli.output import table
 from spotrun.cli.result import Result
 from spotrun.images import opening
-from spotrun.images.opening import Address
+from spotrun.images.address import Address
 
 
 @click.group("key")

@@ -5,13 +5,14 @@ from dataclasses import replace
 import click
 
 from spotrun.cli.common import format_option, open_host, output
+from spotrun.cli.completion import job_names
 from spotrun.cli.output import timeline
 from spotrun.cli.result import Result
 from spotrun.runtime import migrate
 
 
 @click.command("migrate")
-@click.argument("job")
+@click.argument("job", shell_complete=job_names)
 @click.option("--to", "target", required=True, metavar="ssh://USER@HOST", help="where to")
 @format_option
 def command(job: str, target: str) -> Result:

@@ -7,19 +7,21 @@ examples are in `tests/cli/golden`.
 
 import sys
 from collections.abc import Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-import msgspec
-from rich.console import Console
-from rich.table import Table
-
-from spotrun.cli.bar import Bar
 from spotrun.cli.result import Result
 from spotrun.images.errors import SpotrunError
-from spotrun.images.logfile import LogLine
-from spotrun.images.manifest import PhaseRecord
-from spotrun.images.meter import Progress
-from spotrun.runtime.settle import Outcome
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+    from spotrun.cli.bar import Bar
+    from spotrun.images.logfile import LogLine
+    from spotrun.images.manifest import PhaseRecord
+    from spotrun.images.meter import Progress
+    from spotrun.runtime.adoption import Adopted
+    from spotrun.runtime.settle import Outcome
 
 RESULT_VERSION: Final = "1"
 
@@ -34,10 +36,6 @@ class Output:
     def __init__(self, *, json: bool) -> None:
         """Speak to a program, or to a person."""
         self.json = json
-        self._out = Console(soft_wrap=True, highlight=False)
-        if not self._out.is_terminal:
-            self._out.width = _PIPE_WIDTH
-        self._err = Console(stderr=True, soft_wrap=True, highlight=False)
         self._phase = ""
         self._bar: Bar | None = None
 
@@ -46,7 +44,7 @@ class Output:
         if self.json:
             self._envelope(command, "success" if not result.exit_code else "error", result.data, [])
         elif result.shown is not None:
-            self._out.print(result.shown)
+            _console(stderr=False).print(result.shown)
 
     def error(self, command: str, error: SpotrunError) -> None:
         """Print one sentence, what to do, and where to read more."""
@@ -62,12 +60,12 @@ class Output:
             }
             self._envelope(command, "error", None, [document])
             return
-        self._err.print(f"spotrun: {error}", markup=False)
+        _say(f"spotrun: {error}")
         for line in [*notes, error.hint, f"log: {error.log}" if error.log else ""]:
             if line:
-                self._err.print(f"  {line}", markup=False)
+                _say(f"  {line}")
 
-    def settled(self, outcome: Outcome) -> None:
+    def settled(self, outcome: "Outcome") -> None:
         """Tell what became of work that was cut off."""
         end = "done to the end" if outcome.finished else "taken back"
         text = f"an interrupted {outcome.verb} of job {outcome.job!r} has been {end}"
@@ -75,14 +73,20 @@ class Output:
             text = f"an interrupted {outcome.verb} of job {outcome.job!r} is open: {outcome.error}"
         self.note(text)
 
+    def adopted(self, container: "Adopted") -> None:
+        """Tell what became of a container that others started as a job."""
+        which, job = container.container[:12], container.job
+        said = f"container {which} is job {job!r} now"
+        self.note(f"container {which}: {container.refusal}" if container.refusal else said)
+
     def note(self, text: str) -> None:
         """Print a line beside the result."""
         if self.json:
             self._event({"event": "note", "text": text})
         else:
-            self._err.print(f"spotrun: {text}", markup=False)
+            _say(f"spotrun: {text}")
 
-    def log(self, line: LogLine) -> None:
+    def log(self, line: "LogLine") -> None:
         """Print a piece of a container's output where the container printed it."""
         if self.json:
             text = line.data.decode(errors="replace")
@@ -98,7 +102,7 @@ class Output:
         if self.json:
             self._event({"event": "phase", "phase": phase, "state": "begin"})
 
-    def progress(self, progress: Progress) -> None:
+    def progress(self, progress: "Progress") -> None:
         """Show how far a phase has come: a bar where there is a terminal (transaction.Observer)."""
         if self.json:
             rate, left = round(progress.rate), progress.left
@@ -113,11 +117,13 @@ class Output:
                     "seconds_left": None if left is None else round(left, 1),
                 }
             )
-        elif self._err.is_terminal:
-            self._bar = self._bar or Bar(self._err, self._phase)
+        elif sys.stderr.isatty():
+            from spotrun.cli.bar import Bar
+
+            self._bar = self._bar or Bar(_console(stderr=True), self._phase)
             self._bar.show(progress)
 
-    def end(self, record: PhaseRecord) -> None:
+    def end(self, record: "PhaseRecord") -> None:
         """Show what a phase took (transaction.Observer)."""
         if self._bar:
             self._bar.close()
@@ -125,8 +131,8 @@ class Output:
         if self.json:
             done = {"seconds": record.seconds, "bytes": record.bytes}
             self._event({"event": "phase", "phase": record.name, "state": "end", **done})
-        elif self._err.is_terminal:
-            self._err.print(f"  {phase_line(record)}", markup=False)
+        elif sys.stderr.isatty():
+            _say(f"  {phase_line(record)}")
 
     def _envelope(
         self, command: str, status: str, data: object, errors: Sequence[dict[str, object]]
@@ -145,10 +151,27 @@ class Output:
 
     @staticmethod
     def _write(stream: object, document: object) -> None:
+        import msgspec
+
         print(msgspec.json.encode(document).decode(), file=stream, flush=True)  # type: ignore[call-overload]
 
 
-def phase_line(record: PhaseRecord) -> str:
+def _say(text: str) -> None:
+    sys.stderr.write(f"{text}\n")
+    sys.stderr.flush()
+
+
+def _console(*, stderr: bool) -> "Console":
+    """Return what draws for people; it is heavy, and most commands need none."""
+    from rich.console import Console
+
+    made = Console(stderr=stderr, soft_wrap=True, highlight=False)
+    if not made.is_terminal:
+        made.width = _PIPE_WIDTH
+    return made
+
+
+def phase_line(record: "PhaseRecord") -> str:
     """Return a phase's name, time and size for people."""
     return f"{record.name:<18} {record.seconds:8.3f} s  {size(record.bytes):>10}".rstrip()
 
@@ -164,15 +187,17 @@ def size(count: int) -> str:
     return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
 
 
-def table(*columns: str) -> Table:
+def table(*columns: str) -> "Table":
     """Return an empty table in the house style."""
+    from rich.table import Table
+
     made = Table(*columns, box=None, pad_edge=False, header_style="bold")
     for column in made.columns:
         column.no_wrap = True
     return made
 
 
-def timeline(phases: Sequence[PhaseRecord], total: Sequence[PhaseRecord] = ()) -> Table:
+def timeline(phases: "Sequence[PhaseRecord]", total: "Sequence[PhaseRecord]" = ()) -> "Table":
     """Return phases with their times and sizes, and the sum of those in `total` or of all."""
     made = table("PHASE", "SECONDS", "BYTES")
     made.columns[1].justify = made.columns[2].justify = "right"

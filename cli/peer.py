@@ -7,7 +7,7 @@ import msgspec
 
 from spotrun.cli.common import format_option, open_host
 from spotrun.cli.result import Result
-from spotrun.images.manifest import ImageRef
+from spotrun.images.runspec import ImageRef
 from spotrun.runtime import peer
 from spotrun.runtime.admission import Demand
 

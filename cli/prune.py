@@ -8,10 +8,11 @@ from typing import Any, TypeVar
 import click
 
 from spotrun.cli.common import format_option, open_host, output, store_option
+from spotrun.cli.completion import job_names
 from spotrun.cli.output import Output, size, table
 from spotrun.cli.result import Result
 from spotrun.images import prune
-from spotrun.images.opening import Address
+from spotrun.images.address import Address
 from spotrun.images.prune import InTheWay, Pruned
 from spotrun.images.retention import Policy, duration
 from spotrun.runtime import lookup, unsent
@@ -49,7 +50,7 @@ def _rules(function: _F) -> _F:
 
 
 @click.command("prune")
-@click.argument("job", required=False)
+@click.argument("job", required=False, shell_complete=job_names)
 @_rules
 @click.option("--yes", is_flag=True, help="do it; without it, only what would go is shown")
 @store_option

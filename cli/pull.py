@@ -5,7 +5,7 @@ import click
 from spotrun.cli.common import format_option, open_host, output, store_option
 from spotrun.cli.output import timeline
 from spotrun.cli.result import Result
-from spotrun.images.opening import Address
+from spotrun.images.address import Address
 from spotrun.runtime import registry
 
 

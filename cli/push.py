@@ -3,15 +3,16 @@
 import click
 
 from spotrun.cli.common import format_option, open_host, output, store_option
+from spotrun.cli.completion import job_names
 from spotrun.cli.output import table, timeline
 from spotrun.cli.result import Result
+from spotrun.images.address import Address
 from spotrun.images.errors import UsageError
-from spotrun.images.opening import Address
 from spotrun.runtime import registry, unsent
 
 
 @click.command("push")
-@click.argument("which", metavar="[JOB|SNAPSHOT]", required=False)
+@click.argument("which", metavar="[JOB|SNAPSHOT]", required=False, shell_complete=job_names)
 @click.argument("target", metavar="[oci://REGISTRY/REPOSITORY:TAG]", required=False)
 @click.option("--plain-http", is_flag=True, help="reach the registry without TLS")
 @click.option("--unencrypted", is_flag=True, help="also what an encrypted store keeps secret")

@@ -9,9 +9,9 @@ from spotrun.cli.prune import tell_who
 from spotrun.cli.result import Result
 from spotrun.cli.verify import findings
 from spotrun.images import repair
+from spotrun.images.address import Address
 from spotrun.images.errors import ExitCode
 from spotrun.images.manifest import PhaseRecord
-from spotrun.images.opening import Address
 
 
 @click.command("repair")

@@ -1,29 +1,31 @@
 """`spotrun run`: the engine's own run, and the container is a job."""
 
-import os
-from collections.abc import Sequence
-from typing import Final
-
 import click
+from click.shell_completion import CompletionItem
 
-from spotrun.cli.common import address, open_host, output
+from spotrun.cli.common import output
+from spotrun.cli.launching import OWN, asks_for_help, launch
 from spotrun.cli.result import Result
-from spotrun.images.errors import ExitCode, UsageError
-from spotrun.runtime import grammar, launcher
-
-_OWN: Final = frozenset(("--format", "--store", "--key-file"))
+from spotrun.runtime import grammar
 
 
-class _Run(click.Command):
+class Launching(click.Command):
     """Leaves the command line to the grammar of `docker run`."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Take only `--help`, when it stands first."""
-        if args[:1] in (["--help"], ["-h"]):
+        """Take only `--help`; `-h` is the container's host name."""
+        if ctx.resilient_parsing:  # a shell asks what could come next
+            return []
+        if asks_for_help(args):
             click.echo(self.get_help(ctx))
             ctx.exit()
         ctx.params = {"arguments": args}
         return []
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem[str]]:  # noqa: ARG002 # click's signature
+        """Offer the options of the engines and spotrun's own."""
+        names = sorted({*grammar.KNOWN, *OWN}) if incomplete.startswith("-") else []
+        return [CompletionItem(name) for name in names if name.startswith(incomplete)]
 
     def format_usage(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Show the grammar."""
@@ -38,38 +40,19 @@ class _Run(click.Command):
                     ("--store PLACE", "where its snapshots go: a path, or s3://BUCKET/PREFIX, …"),
                     ("--key-file FILE", "the file with the secret of an encrypted store"),
                     ("--format table|json", "for people or programs; json needs --detach"),
-                    ("any other", "is `podman run`'s own and passed on unchanged"),
+                    (
+                        "--engine docker|podman|auto",
+                        "which engine runs it; auto: the one that is here",
+                    ),
+                    ("any other", "is the engine's own; unknown flags are written as --flag=true"),
                 ]
             )
 
 
-@click.command("run", cls=_Run)
+@click.command("run", cls=Launching)
 def command(arguments: list[str]) -> Result:
     """Run a container that can be frozen and go on on another host.
 
     Options stand before IMAGE; everything behind it is the container's.
     """
-    told = output()
-    spec = grammar.split(arguments)
-    own = own_options(spec.options)
-    spec = grammar.part(spec, _OWN)
-    attached = not grammar.flag(spec.options, "--detach")
-    if told.json and attached:
-        raise UsageError(message="--format json needs --detach: the output is the container's")
-    store = address(
-        own.get("--store", os.environ.get("SPOTRUN_STORE")),
-        own.get("--key-file", os.environ.get("SPOTRUN_KEY_FILE")),
-    )
-    started = launcher.run(open_host(), spec, store=store, silent=told.json)
-    if started.exit_code == ExitCode.PREEMPTED:
-        told.note(f"job {started.job!r} has left this host; its snapshot is stored")
-    return Result(started, exit_code=started.exit_code)
-
-
-def own_options(words: Sequence[str]) -> dict[str, str]:
-    """Return spotrun's own options among those before the image; a broken line has none."""
-    try:
-        found = grammar.options(words)
-    except UsageError:
-        return {}
-    return {option.name: option.value or "" for option in found if option.name in _OWN}
+    return launch(arguments, "run", output())

@@ -5,15 +5,16 @@ from dataclasses import dataclass
 import click
 
 from spotrun.cli.common import format_option, open_host, store_option
+from spotrun.cli.completion import job_names
 from spotrun.cli.output import size, table
 from spotrun.cli.result import Result
+from spotrun.images.address import Address
 from spotrun.images.manifest import Manifest
-from spotrun.images.opening import Address
 from spotrun.runtime import lookup
 
 
 @click.command("snapshots")
-@click.argument("job", required=False)
+@click.argument("job", required=False, shell_complete=job_names)
 @store_option
 @format_option
 def command(job: str | None, store: Address | None) -> Result:

@@ -9,9 +9,9 @@ from spotrun.cli.common import format_option, open_host, output, store_option
 from spotrun.cli.output import size, table
 from spotrun.cli.result import Result
 from spotrun.images import verify
+from spotrun.images.address import Address
 from spotrun.images.errors import ExitCode
 from spotrun.images.manifest import PhaseRecord
-from spotrun.images.opening import Address
 from spotrun.images.verify import Finding
 
 

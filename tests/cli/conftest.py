@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
-from spotrun.cli import common, doctor
+from spotrun.cli import doctor, opened
 from spotrun.cli.main import main
 from spotrun.images.logfile import LogLine
+from spotrun.runtime import engines
 from tests.fakes.engine import Ended
 from tests.fakes.host import FakeHost, fake_host
 
@@ -45,7 +46,8 @@ def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeHost:
     lines = (LogLine("stdout", b"out\n"), LogLine("stderr", b"err\n"))
     made = fake_host(tmp_path, programs={TALK: Ended(lines, 7)})
     monkeypatch.setattr(os, "geteuid", lambda: 0)
-    for module in (common, doctor):
+    monkeypatch.setattr(engines, "_installed", lambda name: name == "podman")
+    for module in (opened, doctor):
         monkeypatch.setattr(module, "this_host", lambda: made.host)
     return made
 

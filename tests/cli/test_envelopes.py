@@ -82,6 +82,32 @@ def test_findings_of_a_fit_host_are_as_in_the_golden_example(cli: Cli) -> None:
     assert said.status == 0
 
 
+@pytest.mark.usefixtures("places")
+@pytest.mark.parametrize(
+    ("golden", "words"),
+    [
+        ("wait", "wait ended --format json"),
+        ("rm", "rm ended stored --format=json"),
+        ("error-stored", "wait stored --format json"),
+        ("error-moved", "logs gone --format json"),
+    ],
+)
+def test_end_of_a_job_is_as_in_the_golden_example(cli: Cli, golden: str, words: str) -> None:
+    """Or where it is now."""
+    said = cli(*words.split())
+    assert said.envelope == _golden(golden)
+    assert (said.status, said.err) == (125 if "error" in golden else 0, "")
+
+
+@pytest.mark.parametrize("verb", ["create", "run -d"])
+def test_image_that_is_not_here_is_as_in_the_golden_example(cli: Cli, verb: str) -> None:
+    """The engine's own words are in the document, and not on stderr."""
+    words = [*verb.split(), "--name", "job", "--format", "json", "localhost/absent:1"]
+    said = cli(*words)
+    assert {**said.envelope, "command": "run"} == _golden("error-image")
+    assert (said.status, said.err) == (125, "")
+
+
 def test_start_of_a_job_is_as_in_the_golden_example(cli: Cli, fake: FakeHost) -> None:
     """The container's id is what `run -d` prints."""
     image = fake.engine.add_image("localhost/busybox:1", b"layer").name

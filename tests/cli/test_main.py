@@ -6,13 +6,14 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from spotrun import __version__
-from spotrun.cli import common
-from spotrun.cli.main import VERBS
+from spotrun.cli import opened
+from spotrun.cli.group import VERBS
 from spotrun.images.errors import UsageError
 from spotrun.runtime import jobs
 from tests.cli.conftest import TALK, Cli
@@ -43,6 +44,10 @@ _NEEDS_ROOT = (
     "repair",
     "key list",
     "run busybox",
+    "create busybox",
+    "stop job",
+    "wait job",
+    "rm job",
     "peer settle job x",
 )
 
@@ -164,7 +169,7 @@ def test_interrupt_is_130(
     cli: Cli, monkeypatch: pytest.MonkeyPatch, stop: Callable[[], object]
 ) -> None:
     """Ctrl-C and SIGTERM alike."""
-    monkeypatch.setattr(common, "this_host", stop)
+    monkeypatch.setattr(opened, "this_host", stop)
     said = cli("ps")
     assert (said.status, said.out, said.err) == (130, "", "spotrun: interrupted\n")
 
@@ -190,16 +195,18 @@ def test_run_of_a_job_that_was_moved_away_ends_with_85(
     image = fake.engine.add_image("localhost/busybox:1", b"layer").name
 
     def taken_away(*_: object, **__: object) -> int:
-        place = jobs.Place.STORED
-        jobs.save(
-            fake.host.paths, jobs.Job("job", manifest().run, fake.host.own_store, place=place)
-        )
+        here = jobs.Job("job", manifest().run, fake.host.own_store)
+        parent = "20261201T110000Z-00000b"
+        jobs.save(fake.host.paths, replace(here, place=jobs.Place.STORED, parent=parent))
         return 137
 
-    monkeypatch.setattr(fake.engine.__class__, "run", taken_away)
+    monkeypatch.setattr(fake.engine.__class__, "command", taken_away)
     said = cli("run", "--name", "job", image)
     assert said.status == 85
-    assert said.err == "spotrun: job 'job' has left this host; its snapshot is stored\n"
+    assert said.err == (
+        "spotrun: job 'job' is stored as 20261201T110000Z-00000b: `spotrun restore job` goes on"
+        " with it\n"
+    )
 
 
 def test_output_of_a_job_goes_where_the_job_wrote_it(cli: Cli, fake: FakeHost) -> None:

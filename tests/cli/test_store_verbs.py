@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
+from spotrun.images.address import Address
 from spotrun.images.holds import Hold, Purpose
-from spotrun.images.manifest import ImageRef
-from spotrun.images.opening import Address, open_store
+from spotrun.images.opening import open_store
+from spotrun.images.runspec import ImageRef
 from spotrun.images.store import Store
 from spotrun.runtime import unsent
 from tests.cli.conftest import Cli, Said
