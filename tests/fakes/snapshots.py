@@ -6,8 +6,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from spotrun.images.manifest import HostFacts, ImageRef, Kind, Manifest, RunSpec
+from spotrun.images.manifest import HostFacts, Kind, Manifest
 from spotrun.images.recipe import Content
+from spotrun.images.runspec import ImageRef, RunSpec
 from spotrun.images.store import Store, file_sizes
 
 NOW = datetime(2026, 12, 1, 10, tzinfo=UTC)
