@@ -12,8 +12,6 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
-import msgspec
-
 
 class LogFormat(StrEnum):
     """How an engine writes a container's log."""
@@ -63,6 +61,8 @@ def give(source: Path, target: LogFile) -> None:
 
 def _from_json(lines: Iterable[bytes]) -> Iterator[bytes]:
     """Yield lines for Kubernetes; one that is cut off is left out."""
+    import msgspec
+
     for line in lines:
         if not line.endswith(b"\n"):
             return
@@ -81,6 +81,8 @@ def _nine_digits(time: str) -> str:
 
 def _to_json(lines: Iterable[bytes]) -> Iterator[bytes]:
     """Yield lines for Docker, which knows text only; one that is cut off is left out."""
+    import msgspec
+
     for line in lines:
         fields = line.split(b" ", _PARTS - 1)
         if len(fields) == _PARTS and line.endswith(b"\n"):

@@ -6,7 +6,6 @@ It lies in the lowest layer because all four folders need it.
 import os
 import shlex
 import subprocess
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -127,7 +126,9 @@ class SystemRunner:
 
     def pipe(self, producer: Sequence[str], consumer: Sequence[str]) -> tuple[Completed, Completed]:
         """Connect two children; neither's data passes through this process."""
-        with tempfile.TemporaryFile() as said:
+        from tempfile import TemporaryFile
+
+        with TemporaryFile() as said:
             try:
                 first = subprocess.Popen(
                     producer,

@@ -1,7 +1,6 @@
 """What the command lines of both engines have in common."""
 
 from collections.abc import Sequence
-from tempfile import TemporaryFile
 from typing import Final
 
 from spotrun.images.errors import EngineError, ExitCode
@@ -17,6 +16,8 @@ def call(runner: Runner, engine: str, argv: Sequence[str], verb: str, *, silent:
     """Run a command of an engine as `Engine.command` has it."""
     if not silent:
         return runner.attach(argv)
+    from tempfile import TemporaryFile
+
     with TemporaryFile() as stderr:
         status = runner.attach(argv, silent=True, stderr=stderr)
         stderr.seek(0)

@@ -1,12 +1,12 @@
 """What this host knows of its jobs beside what the engine and the store know."""
 
-from dataclasses import dataclass
+import json
+from dataclasses import asdict, dataclass
 from enum import StrEnum
-
-import msgspec
+from pathlib import Path
 
 from spotrun.images.address import Address
-from spotrun.images.durable import write_atomic
+from spotrun.images.durable import write_json
 from spotrun.images.errors import JobMoved, JobNotFound, JobStored, UsageError
 from spotrun.images.runspec import JOB_NAME, RunSpec
 from spotrun.runtime.paths import Paths
@@ -51,27 +51,32 @@ def check_name(name: str) -> str:
 def load(paths: Paths, name: str) -> Job | None:
     """Return a job's record, or None."""
     try:
-        raw = (paths.jobs / f"{check_name(name)}.json").read_bytes()
+        raw = _path(paths, name).read_bytes()
     except FileNotFoundError:
         return None
+    import msgspec
+
     return msgspec.json.decode(raw, type=Job)
 
 
 def save(paths: Paths, job: Job) -> None:
     """Write a job's record, durably."""
-    write_atomic(paths.jobs / f"{job.name}.json", msgspec.json.encode(job))
+    write_json(_path(paths, job.name), asdict(job))
 
 
 def forget(paths: Paths, name: str) -> None:
     """Remove a job's record, and CRIU's configuration for it."""
-    (paths.jobs / f"{name}.json").unlink(missing_ok=True)
+    _path(paths, name).unlink(missing_ok=True)
     paths.criu_config(name).unlink(missing_ok=True)
 
 
 def has_left(paths: Paths, name: str) -> bool:
     """Tell whether a job that was here is stored or on another host."""
-    record = load(paths, name)
-    return record is not None and record.place is not Place.HERE
+    try:
+        found = json.loads(_path(paths, name).read_bytes())
+    except FileNotFoundError:
+        return False
+    return bool(found["place"] != Place.HERE)
 
 
 def absent(paths: Paths, name: str) -> JobNotFound:
@@ -88,3 +93,7 @@ def all_records(paths: Paths) -> list[Job]:
     """Return all records, by name."""
     found = (load(paths, path.stem) for path in sorted(paths.jobs.glob("[!.]*.json")))
     return [job for job in found if job]
+
+
+def _path(paths: Paths, name: str) -> Path:
+    return paths.jobs / f"{check_name(name)}.json"

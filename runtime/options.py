@@ -142,21 +142,25 @@ def _variable(given: Sequence[Option]) -> str:
 
 def _warnings(option: Option, engine: Engine) -> list[str]:
     """Say what is in the way of an option on some host or at some time."""
-    from spotrun.runtime import preflight
-
     said, text, found = " ".join(option.words), option.value or "", []
     if option.name in _OTHER_CONTAINER or text.startswith("container:"):
         found.append(f"{said}: the job can only go on where a container of that name is")
     if option.name == "--log-driver" and text not in _FILE_LOGS:
         found.append(f"{said}: what the job writes does not come along with it")
-    path = "/dev/nvidia" if option.name == "--gpus" else text.partition(":")[0]
-    if option.name in {"--gpus", "--device"} and preflight.obstacle(f"{path.rstrip('/')}/"):
+    if option.name in {"--gpus", "--device"} and _cannot_be_saved(option):
         found.append(f"{said}: the job cannot be saved while one of its processes uses that")
     known = grammar.KNOWN.get(option.name)
     if known and engine.name not in known.engines:
         (other,) = known.engines
         found.append(f"{option.name} is an option of {other}'s; --engine {other} has it")
     return found
+
+
+def _cannot_be_saved(device: Option) -> bool:
+    from spotrun.runtime import preflight
+
+    path = "/dev/nvidia" if device.name == "--gpus" else (device.value or "").partition(":")[0]
+    return preflight.obstacle(f"{path.rstrip('/')}/") is not None
 
 
 def _labels(option: Option, folder: Path) -> list[Option]:

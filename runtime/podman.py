@@ -16,7 +16,6 @@ from spotrun.runtime import engine_cli
 from spotrun.runtime.engine import JOB_LABEL, Container, Mount
 from spotrun.runtime.engine_cli import MAKING
 from spotrun.runtime.paths import Paths
-from spotrun.runtime.podman_service import client, output
 
 if TYPE_CHECKING:
     from podman import PodmanClient
@@ -102,6 +101,8 @@ class Podman:
     def logs(self, container: str, *, follow: bool, part: Excerpt = WHOLE) -> Iterator[LogLine]:
         """Read the frames of the log endpoint."""
         with self._api() as api:
+            from spotrun.runtime.podman_service import output
+
             yield from output(api, container, follow=follow, part=part)
 
     def volume(self, name: str) -> str | None:
@@ -164,6 +165,8 @@ class Podman:
         return done
 
     def _api(self) -> "AbstractContextManager[PodmanClient]":
+        from spotrun.runtime.podman_service import client
+
         return client(self._runner, self._paths)
 
 
