@@ -2,6 +2,7 @@
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+PYTEST := $(BIN)/python -m pytest -n auto --maxprocesses 4 --dist worksteal
 
 .PHONY: help dev lint unit test docs demo bench clean
 
@@ -22,10 +23,10 @@ lint: $(READY) ## types, style, the layer rule, and docs/cli.md
 	$(BIN)/python -m spotrun.cli.reference --check docs/cli.md
 
 unit: $(READY) ## the tests that need neither root nor a server, and take seconds
-	$(BIN)/python -m pytest -m "not lab and not s3 and not registry and not slow"
+	$(PYTEST) -m "not lab and not s3 and not registry and not slow"
 
 test: lint ## everything: lint, unit tests, and the lab (needs root)
-	$(BIN)/python -m pytest
+	$(PYTEST)
 
 docs: $(READY) ## write docs/cli.md from --help
 	$(BIN)/python -m spotrun.cli.reference docs/cli.md

@@ -24,7 +24,7 @@ from typing import Final
 import msgspec
 
 from spotrun.images import lease, pull
-from spotrun.images.backends.base import Backend, ObjectExists, ObjectMissing, Packs
+from spotrun.images.backends.base import Backend, ObjectChanged, ObjectExists, ObjectMissing, Packs
 from spotrun.images.errors import (
     LeaseLost,
     SnapshotDamaged,
@@ -175,11 +175,7 @@ class Store:
 
     def publish(self, manifest: Manifest, held: Lease | None = None) -> None:
         """Commit a snapshot whose packs are stored; LeaseLost: others have the job."""
-        key = _key(manifest.job, manifest.snapshot)
-        try:
-            self.backend.create(key, seal_document(self.seal, key, encode(manifest)))
-        except ObjectExists:
-            raise StoreUnavailable(store=self, reason=f"it has a snapshot {key} already") from None
+        self._put(manifest)
         try:
             held.commit(manifest) if held else lease.refuse_others(self, manifest.job)
         except LeaseLost:
@@ -248,6 +244,21 @@ class Store:
         meter = Meter(sum(stored.files.values()), tell)
         with _damage_of(f"with image {stored.image.name}"):
             pull.pull(self.packs, self.seal, stored.content, folder, stored.files, meter=meter)
+
+    def _put(self, manifest: Manifest) -> None:
+        """Write a manifest if there is none, or only what an earlier try has left uncommitted."""
+        key = _key(manifest.job, manifest.snapshot)
+        document = seal_document(self.seal, key, encode(manifest))
+        try:
+            try:
+                self.backend.create(key, document)
+            except ObjectExists:
+                _, tag = self.backend.get_tagged(key)
+                if self.has(manifest.job, manifest.snapshot):
+                    raise
+                self.backend.replace(key, document, tag)
+        except (ObjectExists, ObjectMissing, ObjectChanged):
+            raise StoreUnavailable(store=self, reason=f"it has a snapshot {key} already") from None
 
     def _decoded(self, job: str, snapshot: str, raw: bytes) -> Manifest:
         try:
