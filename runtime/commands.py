@@ -13,6 +13,7 @@ from spotrun.images.errors import EngineError, ExitCode, Unsettled
 from spotrun.runtime import jobs, locks, transaction, unsent
 from spotrun.runtime.engine import Container
 from spotrun.runtime.host import Host
+from spotrun.runtime.jobs import Job, Place
 from spotrun.runtime.locks import Need
 
 
@@ -52,16 +53,22 @@ def container(host: Host, job: str) -> tuple[Host, Container]:
 
 def running(host: Host) -> list[str]:
     """Return the names of the jobs that have processes here."""
-    return [str(it.job) for it in containers(host) if it.running]
+    records = jobs.all_records(host.paths)
+    found = [it for engine in in_use(records) for it in containers(host, engine, records)]
+    return [str(it.job) for it in found if it.running]
 
 
-def containers(host: Host) -> list[Container]:
-    """Return the containers of this host's jobs, on whatever engine."""
-    here = [it for it in jobs.all_records(host.paths) if it.place is jobs.Place.HERE]
-    engines = sorted({it.engine for it in here})
-    adopted = [host.of(it.name).container(it.name) for it in here if it.container]
-    own = [it for engine in engines for it in host.on(engine).engine.jobs()]
-    return own + [it for it in adopted if it]
+def in_use(records: Sequence[Job]) -> list[str]:
+    """Return the names of the engines that have jobs."""
+    return sorted({it.engine for it in records if it.place is Place.HERE})
+
+
+def containers(host: Host, engine: str, records: Sequence[Job]) -> list[Container]:
+    """Return the containers of the jobs that are on one engine, or raise EngineError."""
+    on = host.on(engine)
+    named = [it for it in records if it.engine == engine and it.container]
+    adopted = [on.container(it.name) for it in named if it.place is Place.HERE]
+    return on.engine.jobs() + [it for it in adopted if it]
 
 
 def wait(host: Host, names: Sequence[str]) -> list[int]:
@@ -92,7 +99,7 @@ def remove(host: Host, job: str, options: Sequence[str], *, snapshots: bool) -> 
     record = jobs.load(host.paths, name)
     if not ours and not record:
         raise jobs.absent(host.paths, name)
-    if snapshots and record and record.place is jobs.Place.MOVED:
+    if snapshots and record and record.place is Place.MOVED:
         raise jobs.absent(host.paths, name)  # where it runs, it may need them
     with _undisturbed(host, "rm", [name], Need.HELD):
         if ours:

@@ -1,15 +1,16 @@
 """What `ps` and `logs` show: the job's whole life, wherever its pieces are kept."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from spotrun.images.errors import JobStored
+from spotrun.images.errors import EngineError, JobStored
 from spotrun.images.logfile import WHOLE, Excerpt, LogLine, parse
 from spotrun.runtime import commands, jobs
 from spotrun.runtime.engine import Container
 from spotrun.runtime.host import Host
+from spotrun.runtime.jobs import Job, Place
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,12 +32,13 @@ class Row:
 
 def jobs_here(host: Host, *, every: bool) -> list[Row]:
     """Return the jobs that run, have ended or are stored here; with `every`, also moved ones."""
-    containers = {found.job: found for found in commands.containers(host)}
+    records = jobs.all_records(host.paths)
+    containers, silent = _containers(host, records)
     rows = []
-    for record in jobs.all_records(host.paths):
+    for record in records:
         container = containers.get(record.name)
-        status = _status(record, container)
-        if status and (every or container or record.place is not jobs.Place.MOVED):
+        status = _status(record, container, silent)
+        if status and (every or container or record.place is not Place.MOVED):
             rows.append(
                 Row(
                     job=record.name,
@@ -49,6 +51,19 @@ def jobs_here(host: Host, *, every: bool) -> list[Row]:
                 )
             )
     return rows
+
+
+def _containers(
+    host: Host, records: Sequence[Job]
+) -> tuple[dict[str | None, Container], frozenset[str]]:
+    """Return the jobs' containers by job, and the engines that do not say what they have."""
+    found, silent = [], set()
+    for engine in commands.in_use(records):
+        try:
+            found += commands.containers(host, engine, records)
+        except EngineError:  # the jobs of the other one are there nevertheless
+            silent.add(engine)
+    return {it.job: it for it in found}, frozenset(silent)
 
 
 def logs(host: Host, job: str, *, follow: bool, part: Excerpt = WHOLE) -> Iterator[LogLine]:
@@ -64,7 +79,7 @@ def logs(host: Host, job: str, *, follow: bool, part: Excerpt = WHOLE) -> Iterat
         yield from on.engine.logs(found.id, follow=follow, part=part)
 
 
-def _logs_of_snapshot(host: Host, record: jobs.Job, part: Excerpt) -> Iterator[LogLine]:
+def _logs_of_snapshot(host: Host, record: Job, part: Excerpt) -> Iterator[LogLine]:
     store = host.store(record.store)
     manifest = store.find(record.name, record.parent)
     if manifest.log:
@@ -74,10 +89,12 @@ def _logs_of_snapshot(host: Host, record: jobs.Job, part: Excerpt) -> Iterator[L
                 yield from parse(file, part)
 
 
-def _status(record: jobs.Job, container: Container | None) -> str | None:
+def _status(record: Job, container: Container | None, silent: frozenset[str]) -> str | None:
+    if record.place is Place.HERE and record.engine in silent:
+        return f"unknown: {record.engine} does not answer"
     if container:
         ended = container.status in {"exited", "stopped"}
         return f"exited ({container.exit_code})" if ended else container.status
-    if record.place is jobs.Place.MOVED:
+    if record.place is Place.MOVED:
         return f"moved to {record.target}"
-    return "stored" if record.place is jobs.Place.STORED else None
+    return "stored" if record.place is Place.STORED else None

@@ -1,12 +1,13 @@
 """The rest of a container's day: which words are jobs, and what is asked of the engine."""
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, NoReturn
 
 import msgspec
 import pytest
 
 from spotrun.cli.passed import VERBS, parted
+from spotrun.images.errors import EngineError
 from spotrun.runtime import jobs, locks, unsent
 from tests.cli.conftest import TALK, Cli
 from tests.fakes.host import FakeHost
@@ -207,6 +208,23 @@ def test_created_job_is_there_and_does_not_run(cli: Cli, fake: FakeHost, image: 
     assert cli("ps", "-q").out == "job\n"
     made = cli("create", "--format", "json", "--name", "other", image, *_RUNS).envelope
     assert made["data"]["job"] == "other"
+
+
+def test_jobs_are_listed_although_their_engine_does_not_answer(
+    cli: Cli, fake: FakeHost, running: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may be stopped, and the jobs of the other one go on."""
+    _record(fake, "stored", place=jobs.Place.STORED)
+
+    def silent() -> NoReturn:
+        raise EngineError(engine="podman", reason="connection refused")
+
+    monkeypatch.setattr(fake.engine, "jobs", silent)
+    rows = cli("ps", "--format", "json").envelope["data"]
+    assert {row["job"]: row["status"] for row in rows} == {
+        running: "unknown: podman does not answer",
+        "stored": "stored",
+    }
 
 
 def test_what_the_engine_says_of_a_failed_run_is_in_the_envelope(cli: Cli, fake: FakeHost) -> None:
