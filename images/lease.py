@@ -132,7 +132,10 @@ class Lease:
         self._while_held(named)
 
     def release(self) -> None:
-        """Let others take it at once; the job must be frozen, and nothing else be under way."""
+        """Let others take it at once; the job must be frozen, and nothing else be under way.
+
+        LeaseLost: they can already, or somebody has.
+        """
         self._while_held(lambda it: replace(it, held=False))
         self._lost = True
 
