@@ -1,0 +1,1 @@
+"""A provider's word that this host will go away: who says it, and how to listen."""
