@@ -4,6 +4,7 @@ Those that change what a capture or a restore works on hold the job's lock, and 
 when somebody else holds it.
 """
 
+import fcntl
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -114,14 +115,11 @@ def remove(host: Host, job: str, options: Sequence[str], *, snapshots: bool) -> 
 @contextmanager
 def _afresh(host: Host, verb: str, names: Sequence[str]) -> Iterator[None]:
     """Tell the shim that a restart is meant, whatever past the jobs have."""
-    marks = [host.paths.afresh / name for name in names if verb == "restart"]
-    for mark in marks:
-        mark.touch()
-    try:
+    with ExitStack() as held:
+        for mark in [host.paths.afresh / name for name in names if verb == "restart"]:
+            held.callback(mark.unlink, missing_ok=True)
+            fcntl.flock(held.enter_context(mark.open("w")), fcntl.LOCK_EX)
         yield
-    finally:
-        for mark in marks:
-            mark.unlink(missing_ok=True)
 
 
 @contextmanager

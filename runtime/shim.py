@@ -42,13 +42,14 @@ def main(arguments: list[str] | None = None) -> None:
     if verb == "create":
         bundle = _value(words, "--bundle", "-b") or "."
         notes = _annotations(bundle)
-        plan = notes.get(ANNOTATION)
-        if plan and os.path.exists(plan):
-            sys.exit(_restore(words, at, bundle, plan))
-        if JOB_ANNOTATION in notes:
-            _refuse_afresh(notes[JOB_ANNOTATION], bool(plan), _value(words, "--log"))
+        plan = os.path.basename(notes.get(ANNOTATION, ""))
+        if plan and os.path.exists(_run("plans", plan)):
+            sys.exit(_restore(words, at, bundle, _run("plans", plan)))
+        job = notes.get(JOB_ANNOTATION, "")
+        if _is_name(job):
+            _refuse_afresh(job, bool(plan), _value(words, "--log"))
             if CRIU_ANNOTATION not in notes:
-                _note(words[-1], bundle, notes[JOB_ANNOTATION])
+                _note(words[-1], bundle, job)
     elif verb == "start" and _was_restored(words[-1]):
         return
     elif verb == "delete":
@@ -91,15 +92,16 @@ def _annotations(bundle: str) -> dict[str, str]:
     return found
 
 
+def _is_name(job: str) -> bool:
+    """Tell whether it can be the name of a job, and so of a file; anybody may write annotations."""
+    return job[:1].isalnum() and os.sep not in job and "\0" not in job
+
+
 def _refuse_afresh(job: str, restored: bool, log: str | None) -> None:  # noqa: FBT001
-    """Exit if a job has a past, unless its user wants a fresh start, this once."""
+    """Exit if a job has a past, unless its user wants a fresh start just now."""
     import json
 
-    try:
-        os.unlink(_run("afresh", job))
-    except FileNotFoundError:
-        pass
-    else:
+    if _is_wanted_afresh(job):
         return
     snapshot = _state("jobs", job).get("parent")
     if not (snapshot or restored or _published(_state("journal", job))):
@@ -112,6 +114,23 @@ def _refuse_afresh(job: str, restored: bool, log: str | None) -> None:  # noqa: 
         with open(log, "a", encoding="utf-8") as file:
             file.write(json.dumps({"level": "error", "msg": said}) + "\n")
     sys.exit(said)
+
+
+def _is_wanted_afresh(job: str) -> bool:
+    """Tell whether a `spotrun restart` goes on, which locks its mark; a killed one does not."""
+    import fcntl
+
+    try:
+        mark = os.open(_run("afresh", job), os.O_RDONLY | os.O_NOFOLLOW)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(mark, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(mark)
+    return False
 
 
 def _published(entry: "dict[str, Any]") -> bool:

@@ -1,9 +1,12 @@
 """The shim is runc for every call but one: the real file, and a runc that writes down its calls."""
 
+import fcntl
 import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -118,6 +121,13 @@ class Bench:
             f"#!/bin/sh\n{{ {text}; }} >> {self._calls}\necho END >> {self._calls}\n"
         )
         program.chmod(0o755)
+
+    @contextmanager
+    def wanted_afresh(self) -> Iterator[None]:
+        """Be a `spotrun restart` of job `train`."""
+        with (self.paths.afresh / "train").open("w") as mark:
+            fcntl.flock(mark, fcntl.LOCK_EX)
+            yield
 
     def record(self, *, parent: str | None, place: jobs.Place) -> None:
         """Let job `train` be known."""
@@ -358,12 +368,32 @@ def test_saved_job_is_not_started_afresh(bench: Bench, place: jobs.Place) -> Non
 
 
 def test_saved_job_is_started_afresh_when_its_user_says_so(bench: Bench) -> None:
-    """Once."""
+    """As long as the command goes on that says so; the mark of a killed one means nothing."""
     bench.record(parent="20261201T100000Z-000000", place=jobs.Place.HERE)
     bench.specify(**{engine.JOB_LABEL: "train"})
-    (bench.paths.afresh / "train").touch()
-    assert bench.create().runc[0][len(_GLOBALS)] == "create"
+    with bench.wanted_afresh():
+        assert bench.create().runc[0][len(_GLOBALS)] == "create"
+    assert (bench.paths.afresh / "train").exists()
     assert bench.create().runc == []
+
+
+@pytest.mark.parametrize("name", ["../../victim", "/etc/passwd", "a/b", ".hidden", ""])
+def test_annotation_that_is_no_name_is_that_of_no_job(bench: Bench, name: str) -> None:
+    """It would be part of a path, and anybody may write one."""
+    (bench.folder / "victim").write_text("untouched")
+    bench.specify(**{engine.JOB_LABEL: name})
+    assert bench.create().runc[0][len(_GLOBALS)] == "create"
+    assert (bench.folder / "victim").read_text() == "untouched"
+    assert not bench.paths.notes.exists()
+    assert engine.CRIU_ANNOTATION not in bench.spec["annotations"]
+
+
+def test_plan_elsewhere_is_none_of_ours(bench: Bench, tmp_path: Path) -> None:
+    """What a plan says is done as root."""
+    bench.plan_restore()
+    foreign = bench.plan.rename(tmp_path / "foreign.json")
+    bench.specify(**{engine.RESTORE_ANNOTATION: str(foreign)})
+    assert bench.create().runc[0][len(_GLOBALS)] == "create"
 
 
 def test_job_that_was_never_saved_starts_afresh(bench: Bench) -> None:
@@ -411,8 +441,8 @@ def test_plan_is_carried_out_once(bench: Bench) -> None:
     assert bench.create().runc[0][len(_GLOBALS)] == "restore"
     called = bench.create()
     assert (called.status, called.runc) == (1, [])
-    (bench.paths.afresh / "train").touch()
-    assert bench.create().runc[0][len(_GLOBALS)] == "create"
+    with bench.wanted_afresh():
+        assert bench.create().runc[0][len(_GLOBALS)] == "create"
 
 
 @pytest.mark.parametrize(
