@@ -31,7 +31,7 @@ def launch(arguments: list[str], verb: str, told: Output) -> Result:
     if "--engine" in own:
         host = host.on(engines.choose(own["--engine"]))
     started = launcher.run(host, spec, store=store, silent=told.json, verb=verb, tell=told.note)
-    if not attached and engines.left_open(own.get("--engine")):
+    if started.exit_code == ExitCode.OK and not attached and engines.left_open(own.get("--engine")):
         told.note(f"job {started.job!r} is on {host.engine.name}")
     if started.exit_code == ExitCode.PREEMPTED:
         told.note(str(jobs.absent(host.paths, started.job)))

@@ -17,7 +17,7 @@ def main(
     arguments: Sequence[str] | None = None, *, output: Callable[..., Output] = Output
 ) -> NoReturn:
     """Run one command line and exit; `output` makes what prints."""
-    words = list(sys.argv[1:] if arguments is None else arguments)
+    words = list(sys.argv[1:] if arguments is None else arguments) or ["--help"]
     verb = next((word for word in words if not word.startswith("-")), "")
     told = output(json=_wants_json(verb, words))
     signal.signal(signal.SIGTERM, _interrupt)

@@ -7,7 +7,6 @@ from typing import Final
 from spotrun.cli.output import Output
 from spotrun.images.address import Address
 from spotrun.images.errors import HostUnfit, UsageError
-from spotrun.runtime import scratch
 from spotrun.runtime.host import Host, this_host
 
 KEY_FILE: Final = "SPOTRUN_KEY_FILE"
@@ -37,7 +36,10 @@ def opened(told: Output) -> Host:
 
         for outcome in settle(host, told):
             told.settled(outcome)
-    scratch.sweep(host.paths)
+    if any(host.paths.scratch_locks.iterdir()):
+        from spotrun.runtime import scratch
+
+        scratch.sweep(host.paths)
     if any(host.paths.notes.glob("*")):
         from spotrun.runtime.adoption import adopt
 

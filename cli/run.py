@@ -42,7 +42,7 @@ class Launching(click.Command):
                     ("--format table|json", "for people or programs; json needs --detach"),
                     (
                         "--engine docker|podman|auto",
-                        "which engine runs it; auto: the one that is here",
+                        "auto: Docker if it runs and `spotrun install` told it, else Podman",
                     ),
                     ("any other", "is the engine's own; unknown flags are written as --flag=true"),
                 ]

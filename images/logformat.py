@@ -5,7 +5,6 @@ text without a newline goes on in the next one. logfile.py describes the format 
 """
 
 import re
-import shutil
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
@@ -53,7 +52,9 @@ def normalise(log: LogFile) -> None:
 def give(source: Path, target: LogFile) -> None:
     """Write the log of a snapshot as an engine's."""
     if target.format is LogFormat.KUBERNETES:
-        shutil.copyfile(source, target.path)
+        from shutil import copyfile
+
+        copyfile(source, target.path)
         return
     with source.open("rb") as lines, target.path.open("wb") as out:
         out.writelines(_to_json(lines))

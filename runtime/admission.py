@@ -97,7 +97,10 @@ def refusals(host: Host, demand: Demand, *, making_way: str | None = None) -> li
     for volume in demand.volumes:
         here = host.engine.volume(volume.name)
         if here and here != volume.identity:
-            reasons.append(f"another volume {volume.name!r} is here; it is left untouched")
+            remedy = f"`{host.engine.name} volume rm {volume.name}` if nothing needs it"
+            reasons.append(
+                f"another volume {volume.name!r} is here; it is left untouched: {remedy}"
+            )
     return reasons
 
 

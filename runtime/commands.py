@@ -6,7 +6,7 @@ when somebody else holds it.
 
 import fcntl
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from itertools import groupby
 
@@ -46,7 +46,7 @@ def pass_on(host: Host, line: Line, need: Need) -> int:
 def container(host: Host, job: str) -> tuple[Host, Container]:
     """Return a job's container and this host with its engine, or raise where the job is."""
     host = host.of(job)
-    found = host.container(job)
+    found = None if jobs.has_left(host.paths, job) else host.container(job)
     if found is None or found.job is None:
         raise jobs.absent(host.paths, job)
     return host, found
@@ -55,7 +55,10 @@ def container(host: Host, job: str) -> tuple[Host, Container]:
 def running(host: Host) -> list[str]:
     """Return the names of the jobs that have processes here."""
     records = jobs.all_records(host.paths)
-    found = [it for engine in in_use(records) for it in containers(host, engine, records)]
+    found: list[Container] = []
+    for engine in in_use(records):
+        with suppress(EngineError):  # what is on one that does not answer does not run
+            found += containers(host, engine, records)
     return [str(it.job) for it in found if it.running]
 
 
@@ -74,8 +77,8 @@ def containers(host: Host, engine: str, records: Sequence[Job]) -> list[Containe
 
 def wait(host: Host, names: Sequence[str]) -> list[int]:
     """Wait until jobs have ended, and return their exit codes: 85 for one that left this host."""
-    found = [container(host, name) for name in names]
-    return [_exit_code(on, it) for on, it in found]
+    found = [None if jobs.has_left(host.paths, it) else container(host, it) for it in names]
+    return [_exit_code(*it) if it else int(ExitCode.PREEMPTED) for it in found]
 
 
 def _exit_code(host: Host, waited: Container) -> int:

@@ -259,14 +259,19 @@ class Docker:
         from docker.errors import APIError, DockerException, NotFound
 
         try:
-            with closing(APIClient(base_url=f"unix://{SOCKET}", version="auto")) as opened:
-                yield opened
-        except NotFound as error:
-            raise NotHere(engine=self.name, reason=error.explanation or error) from error
-        except APIError as error:
-            raise EngineError(engine=self.name, reason=error.explanation or error) from error
+            opened = APIClient(base_url=f"unix://{SOCKET}", version="auto")
         except (DockerException, OSError) as error:
-            raise EngineError(engine=self.name, reason=error) from error
+            reason = f"its daemon does not answer at {SOCKET}; start it"
+            raise EngineError(engine=self.name, reason=reason) from error
+        with closing(opened):
+            try:
+                yield opened
+            except NotFound as error:
+                raise NotHere(engine=self.name, reason=error.explanation or error) from error
+            except APIError as error:
+                raise EngineError(engine=self.name, reason=error.explanation or error) from error
+            except (DockerException, OSError) as error:
+                raise EngineError(engine=self.name, reason=error) from error
 
 
 def _bundles(container: str) -> list[Path]:

@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 from pathlib import Path
 from typing import Final
 
@@ -62,7 +61,9 @@ def _ready() -> bool:
 
 
 def _installed(name: str) -> bool:
-    return shutil.which(name) is not None
+    from shutil import which
+
+    return which(name) is not None
 
 
 def docker_is_told() -> bool:

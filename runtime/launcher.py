@@ -95,7 +95,7 @@ def run(
     own = [f"--label={JOB_LABEL}={name}", f"--annotation={JOB_LABEL}={name}"]
     own += [f"--annotation={CRIU_ANNOTATION}={host.paths.criu_config(name)}"]
     named = [] if given else [f"--name={name}"]
-    arguments = [*own, *named, *fitted.words, spec.image, *spec.command]
+    arguments = [*fitted.words, *named, *own, spec.image, *spec.command]  # the last label counts
     try:
         status = host.engine.command([verb, *arguments], silent=silent)
     except EngineError:
@@ -111,7 +111,10 @@ def run(
 
 def _take_back(host: Host, name: str, before: jobs.Job | None, taken: Container | None) -> None:
     """Let the record be as it was before, unless there is a new container of that name."""
-    found = host.engine.find(name)
+    try:
+        found = host.engine.find(name)
+    except EngineError:  # it does not answer, and has made none
+        found = None
     if found and (taken is None or found.id != taken.id):
         return
     if before:

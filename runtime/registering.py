@@ -4,7 +4,7 @@ import json
 import shutil
 import tomllib
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -27,7 +27,7 @@ _PODMAN: Final = """\
 # The OCI runtime and the folder of hooks that spotrun needs; `spotrun uninstall` removes this file.
 [engine]
 hooks_dir = ["{hooks}", {{append = true}}]
-runtime_supports_json = ["{name}", {{append = true}}]
+runtime_supports_json = ["{name}", "{program}", {{append = true}}]
 
 [engine.runtimes]
 {name} = ["{shim}"]
@@ -105,7 +105,7 @@ def _wanted(site: Site, dockerd: Dockerd | None) -> Iterator[File | Member]:
         hooks = oci.definitions(site.paths.notes, site.paths.criu)
         for name, content in hooks.items():
             yield File(path=site.place(f"{_HOOKS}/{name}"), content=content)
-        content = _PODMAN.format(hooks=_HOOKS, name=RUNTIME, shim=shim).encode()
+        content = _PODMAN.format(hooks=_HOOKS, name=RUNTIME, shim=shim, program=shim.name).encode()
         conf = site.place(f"/etc/containers/containers.conf.d/{_CONF}")
         yield File(path=conf, content=content)
     if dockerd:
@@ -173,10 +173,21 @@ def _refuse_users(site: Site, *, docker: bool) -> None:
     if site.has("podman"):
         found += _runtimes(site.runner, ("podman",), "{{.OCIRuntime}} {{.Name}}")
     if docker:
-        found += _runtimes(site.runner, DOCKER, "{{.HostConfig.Runtime}} {{.Name}}")
+        found += _of_docker(site)
     if users := sorted(name.removeprefix("/") for runtime, name in found if runtime in ours):
         names = ", ".join(users)
         raise Refused(message=f"{names}: remove these containers first, they need the runtime")
+
+
+def _of_docker(site: Site) -> list[tuple[str, str]]:
+    """Return runtime and name of Docker's containers, by its files if it does not answer."""
+    with suppress(EngineError):
+        return _runtimes(site.runner, DOCKER, "{{.HostConfig.Runtime}} {{.Name}}")
+    folder = site.place("/var/lib/docker/containers")
+    return [
+        (json.loads(path.read_bytes()).get("Runtime", ""), path.parent.name[:12])
+        for path in folder.glob("*/hostconfig.json")
+    ]
 
 
 def _runtimes(runner: Runner, engine: Sequence[str], fields: str) -> list[tuple[str, str]]:

@@ -201,12 +201,11 @@ def _create(session: Session, state: RestoreState) -> None:
         CRIU_ANNOTATION: str(host.paths.criu_config(state.job)),
     }
     labels = {JOB_LABEL: state.job, TRANSACTION_LABEL: state.attempt}
-    arguments = [f"--name={state.job}", "--pull=never"]
-    arguments += [f"--annotation={key}={value}" for key, value in annotations.items()]
-    arguments += [f"--label={key}={value}" for key, value in labels.items()]
-    arguments += _made_up(manifest)
+    arguments = [f"--name={state.job}", "--pull=never", *_made_up(manifest)]
     arguments += options.again(host.engine, manifest.run.options)
     arguments += [f"--env={variable}" for variable in _environment(manifest)]
+    arguments += [f"--annotation={key}={value}" for key, value in annotations.items()]
+    arguments += [f"--label={key}={value}" for key, value in labels.items()]
     state.container = host.engine.create(
         [*arguments, _image(host, manifest), *manifest.run.command]
     )

@@ -8,7 +8,7 @@ from typing import Final
 
 from spotrun.images.errors import OciError
 from spotrun.images.process import Completed, Runner
-from spotrun.runtime import criu, facts
+from spotrun.runtime import criu
 from spotrun.runtime.oci import DumpOptions
 
 _MESSAGE: Final = re.compile(r'msg="((?:[^"\\]|\\.)*)"')
@@ -24,6 +24,8 @@ class Runc:
 
     def version(self) -> str:
         """Return like `runc 1.1.15`."""
+        from spotrun.runtime import facts
+
         found = facts.runc_version(self._runner)
         if found is None:
             raise OciError(action="asking runc for its version", reason="it does not start")

@@ -108,7 +108,7 @@ def test_container_that_is_no_job_is_left_alone(
 
 
 @pytest.mark.usefixtures("elsewhere")
-@pytest.mark.parametrize("verb", ["stop", "exec", "inspect", "wait", "checkpoint"])
+@pytest.mark.parametrize("verb", ["stop", "exec", "inspect", "checkpoint"])
 def test_job_that_is_elsewhere_is_told_where(cli: Cli, verb: str) -> None:
     """With what to do next."""
     stored, moved = cli(verb, "stored"), cli(verb, "moved")
@@ -189,6 +189,13 @@ def test_waiting_shows_exit_codes(cli: Cli, fake: FakeHost, image: str) -> None:
         {"job": "ended", "exit_code": 7},
         {"job": "left", "exit_code": 85},
     ]
+
+
+@pytest.mark.usefixtures("elsewhere")
+def test_job_that_has_left_already_ended_with_85(cli: Cli) -> None:
+    """Whether one began to wait before it left or after makes no difference."""
+    said = cli("wait", "stored", "moved")
+    assert (said.status, said.out) == (0, "85\n85\n")
 
 
 def test_nobody_is_waited_for_if_one_job_is_not_here(cli: Cli, running: str) -> None:

@@ -88,7 +88,7 @@ def test_findings_of_a_fit_host_are_as_in_the_golden_example(cli: Cli) -> None:
     [
         ("wait", "wait ended --format json"),
         ("rm", "rm ended stored --format=json"),
-        ("error-stored", "wait stored --format json"),
+        ("error-stored", "checkpoint stored --format json"),
         ("error-moved", "logs gone --format json"),
     ],
 )

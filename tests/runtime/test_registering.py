@@ -128,7 +128,7 @@ def test_each_engine_is_told_of_the_runtime(host: Host) -> None:
     engine = tomllib.loads(files["etc/containers/containers.conf.d/50-spotrun.conf"].decode())
     assert engine["engine"] == {
         "hooks_dir": ["/etc/containers/oci/hooks.d", {"append": True}],
-        "runtime_supports_json": ["spotrun", {"append": True}],
+        "runtime_supports_json": ["spotrun", "spotrun-oci", {"append": True}],
         "runtimes": {"spotrun": [shim]},
     }
 
