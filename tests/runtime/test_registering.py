@@ -239,6 +239,25 @@ def test_uninstall_lets_the_engines_forget(host: Host, settings: str) -> None:
     assert host.uninstall().changes == []
 
 
+@pytest.mark.parametrize(("runtime", "refused"), [("spotrun", True), ("runc", False)])
+def test_containers_of_a_docker_that_does_not_answer_are_known_by_its_files(
+    host: Host, runtime: str, *, refused: bool
+) -> None:
+    """It may be stopped, or gone from the host for good."""
+    host.programs = {"dockerd"}
+    host.install()
+    host.engines.answers = False
+    folder = host.root / "var/lib/docker/containers" / ("a" * 64)
+    folder.mkdir(parents=True)
+    (folder / "hostconfig.json").write_text(json.dumps({"Runtime": runtime}))
+    if refused:
+        with pytest.raises(Refused, match=r"^a{12}: remove these containers first"):
+            host.uninstall()
+    else:
+        host.uninstall()
+    assert host.paths.shim.exists() == refused
+
+
 def test_uninstall_is_refused_while_containers_need_the_runtime(host: Host) -> None:
     """By whatever name they know it; those of other runtimes do not count."""
     host.install()
