@@ -26,6 +26,7 @@ ANNOTATION = "io.spotrun.restore"
 JOB_ANNOTATION = "io.spotrun.job"
 CRIU_ANNOTATION = "org.criu.config"
 CRIU = "criu"
+APART = "SPOTRUN_APART"
 PUBLISH = "publish"
 _PRIVATE = frozenset(("private", "rprivate"))
 _SET = 'set -e; for it; do echo "${it#*=}" >"/proc/sys/${it%%=*}"; done'
@@ -44,7 +45,7 @@ def main(arguments: list[str] | None = None) -> None:
         notes = _annotations(bundle)
         plan = os.path.basename(notes.get(ANNOTATION, ""))
         if plan and os.path.exists(_run("plans", plan)):
-            sys.exit(_restore(words, at, bundle, _run("plans", plan)))
+            sys.exit(_restored(words, at, bundle, _run("plans", plan)))
         job = notes.get(JOB_ANNOTATION, "")
         if _is_name(job):
             _refuse_afresh(job, bool(plan), _value(words, "--log"))
@@ -99,8 +100,6 @@ def _is_name(job: str) -> bool:
 
 def _refuse_afresh(job: str, restored: bool, log: str | None) -> None:  # noqa: FBT001
     """Exit if a job has a past, unless its user wants a fresh start just now."""
-    import json
-
     if _is_wanted_afresh(job):
         return
     snapshot = _state("jobs", job).get("parent")
@@ -110,10 +109,18 @@ def _refuse_afresh(job: str, restored: bool, log: str | None) -> None:  # noqa: 
         f"job {job!r} is saved{f' as {snapshot}' if snapshot else ''}: `spotrun restore {job}`"
         f" goes on with it, and `spotrun restart {job}` starts it afresh"
     )
+    sys.exit(_fail(said, log))
+
+
+def _fail(said: str, log: str | None) -> int:
+    """Say it as runc would, and return its exit status."""
+    import json
+
     if log:
         with open(log, "a", encoding="utf-8") as file:
             file.write(json.dumps({"level": "error", "msg": said}) + "\n")
-    sys.exit(said)
+    sys.stderr.write(f"{said}\n")
+    return 1
 
 
 def _is_wanted_afresh(job: str) -> bool:
@@ -147,7 +154,7 @@ def _state(folder: str, job: str) -> "dict[str, Any]":
     try:
         with open(os.path.join(state, folder, f"{job}.json"), "rb") as file:
             found: dict[str, Any] = json.load(file)
-    except FileNotFoundError:
+    except (FileNotFoundError, ValueError):  # one that is damaged says nothing
         return {}
     return found
 
@@ -182,6 +189,14 @@ def _was_restored(container: str) -> bool:
     return True
 
 
+def _restored(words: list[str], at: int, bundle: str, path: str) -> int:
+    """Restore, and tell the engine why if that fails."""
+    try:
+        return _restore(words, at, bundle, path)
+    except (OSError, ValueError, KeyError) as error:
+        return _fail(f"restoring: {error}", _value(words, "--log"))
+
+
 def _restore(words: list[str], at: int, bundle: str, path: str) -> int:
     """Restore as the plan says; the plan becomes the mark that `start` looks for."""
     import json
@@ -192,8 +207,12 @@ def _restore(words: list[str], at: int, bundle: str, path: str) -> int:
     config = os.path.join(bundle, "config.json")
     with open(config, "rb") as file:
         spec = json.load(file)
-    made: list[str] = []
-    spec["mounts"] = _mounts(plan["mounts"], spec["mounts"], bundle, made)
+    container = words[-1]
+    if APART not in os.environ:
+        _name_network(spec["linux"]["namespaces"], container)
+        _write(config, spec)
+        _go_apart(words)
+    spec["mounts"] = _mounts(plan["mounts"], spec["mounts"], bundle)
     spec["linux"]["maskedPaths"] = plan["masked_paths"]
     spec["linux"]["readonlyPaths"] = plan["readonly_paths"]
     spec["linux"]["sysctl"] = plan["sysctls"]
@@ -201,20 +220,33 @@ def _restore(words: list[str], at: int, bundle: str, path: str) -> int:
     sources = {mount["destination"]: mount["source"] for mount in spec["mounts"]}
     for tree in plan["trees"]:
         _fill(sources[tree["destination"]], tree["unpack"])
-    container = words[-1]
-    _name_network(spec["linux"]["namespaces"], container)
     _set_sysctls(spec)
-    with open(config, "w", encoding="utf-8") as file:
-        json.dump(spec, file)
+    _write(config, spec)
     argv = [RUNTIME, *words[:at], "restore", "--detach", *words[at + 1 : -1]]
     argv += ["--image-path", plan["images"], "--work-path", plan["work"], container]
     _take_no_blame()
     status = subprocess.run(argv, check=False, env=_environment(spec, bundle)).returncode
-    for place in made:  # the container has it now
-        subprocess.run(["umount", "--lazy", place], check=False)
     if status == 0:
         os.rename(path, _run("restored", container))
     return status
+
+
+def _go_apart(words: list[str]) -> None:
+    """Begin again in a mount namespace of our own, which goes with us however we end.
+
+    What is mounted for a restore must never be in the bundle as the engine sees it: it removes
+    bundles with all that is in them.
+    """
+    again = [sys.executable, "-IS", os.path.abspath(__file__), *words]
+    os.environ[APART] = "yes"
+    os.execvp("unshare", ["unshare", "--mount", "--propagation", "slave", *again])
+
+
+def _write(config: str, spec: "dict[str, Any]") -> None:
+    import json
+
+    with open(config, "w", encoding="utf-8") as file:
+        json.dump(spec, file)
 
 
 def _set_sysctls(spec: "dict[str, Any]") -> None:
@@ -266,27 +298,25 @@ def _be_criu(words: list[str]) -> None:
     os.execvp("unshare", ["unshare", "--cgroup", CRIU, *words])
 
 
-def _mounts(
-    saved: "list[Mount]", engines: "list[Mount]", bundle: str, made: list[str]
-) -> "list[Mount]":
+def _mounts(saved: "list[Mount]", engines: "list[Mount]", bundle: str) -> "list[Mount]":
     """Return the mounts that the processes know, with what the engine has for them here.
 
-    Another engine mounts other things; the paths of those that must be unmounted go to `made`.
+    Another engine mounts other things.
     """
     here = {mount["destination"]: mount for mount in engines}
     mounts = [
-        {**mount, "source": _source(mount, here.get(mount["destination"]), bundle, made)}
+        {**mount, "source": _source(mount, here.get(mount["destination"]), bundle)}
         if _is_bind(mount)
         else mount
         for mount in saved
     ]
-    _share([it for it in mounts if _is_bind(it) and not _PRIVATE & {*it["options"]}], bundle, made)
+    _share([it for it in mounts if _is_bind(it) and not _PRIVATE & {*it["options"]}], bundle)
     return mounts
 
 
-def _source(mount: "Mount", here: "Mount | None", bundle: str, made: list[str]) -> str:
+def _source(mount: "Mount", here: "Mount | None", bundle: str) -> str:
     if here is not None and here["type"] == "tmpfs":  # of Docker, where Podman binds one
-        return _tmpfs(os.path.join(bundle, "spotrun-tmpfs"), here, made)
+        return _tmpfs(os.path.join(bundle, "spotrun-tmpfs"), here)
     found = here if here is not None and _is_bind(here) else mount
     # CRIU cannot bind a file through a symbolic link (podman's --init has one)
     source = os.path.realpath(str(found["source"]))
@@ -297,34 +327,37 @@ def _source(mount: "Mount", here: "Mount | None", bundle: str, made: list[str]) 
     return source
 
 
-def _share(mounts: "list[Mount]", bundle: str, made: list[str]) -> None:
+def _share(mounts: "list[Mount]", bundle: str) -> None:
     """Have the sources under one shared mount, as Docker has its volumes at the source.
 
     CRIU makes the container's mounts its slaves again, all of them of the first one's group.
     """
-    import subprocess
-
     folders = [mount for mount in mounts if os.path.isdir(mount["source"])]
     if not folders:
         return
     base = os.path.commonpath([mount["source"] for mount in folders])
     place = os.path.join(bundle, "spotrun-shared")
     os.mkdir(place)
-    subprocess.run(["mount", "--rbind", base, place], check=True)
-    made.append(place)
-    subprocess.run(["mount", "--make-rshared", place], check=True)
+    _do("mount", "--rbind", base, place)
+    _do("mount", "--make-rshared", place)
     for mount in folders:
         mount["source"] = os.path.normpath(place + mount["source"].removeprefix(base))
 
 
-def _tmpfs(place: str, mount: "Mount", made: list[str]) -> str:
+def _tmpfs(place: str, mount: "Mount") -> str:
+    os.mkdir(place)
+    _do("mount", "-t", "tmpfs", "-o", ",".join(mount.get("options", ())), "tmpfs", place)
+    return place
+
+
+def _do(*argv: str) -> None:
+    """Run a program, or raise OSError with the last line it said."""
     import subprocess
 
-    os.mkdir(place)
-    options = ",".join(mount.get("options", ()))
-    subprocess.run(["mount", "-t", "tmpfs", "-o", options, "tmpfs", place], check=True)
-    made.append(place)
-    return place
+    done = subprocess.run(argv, check=False, stderr=subprocess.PIPE)
+    if done.returncode != 0:
+        said = done.stderr.decode(errors="replace").strip().rpartition("\n")[2]
+        raise OSError(f"{argv[0]} failed: {said or done.returncode}")
 
 
 def _is_bind(mount: "Mount") -> bool:
@@ -336,14 +369,12 @@ def _name_network(namespaces: list[dict[str, str]], container: str) -> None:
 
     Docker's hook furnishes it before the processes are restored.
     """
-    import subprocess
-
     for namespace in namespaces:
         if namespace["type"] == "network" and not namespace.get("path"):
             namespace["path"] = place = _run("networks", container)
             with open(place, "wb"):
                 pass
-            subprocess.run(["unshare", f"--net={place}", "true"], check=True)
+            _do("unshare", f"--net={place}", "true")
 
 
 def _forget_network(container: str) -> None:
@@ -359,14 +390,13 @@ def _forget_network(container: str) -> None:
 def _fill(folder: str, unpack: list[str]) -> None:
     """Replace what a fresh mount holds (an image's files in a new volume) by the snapshot's."""
     import shutil
-    import subprocess
 
     for entry in os.scandir(folder):
         if entry.is_dir(follow_symlinks=False):
             shutil.rmtree(entry.path)
         else:
             os.unlink(entry.path)
-    subprocess.run([*unpack, f"--directory={folder}"], check=True)
+    _do(*unpack, f"--directory={folder}")
 
 
 if __name__ == "__main__":

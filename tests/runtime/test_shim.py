@@ -3,6 +3,7 @@
 import fcntl
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -65,6 +66,7 @@ class Bench:
         self.sysctls: dict[str, str] = {}
         self._calls = folder / "calls"
         self.runc(0)
+        self.program("unshare")
         self.specify()
 
     def runc(self, status: int) -> None:
@@ -111,7 +113,9 @@ class Bench:
     def program(self, name: str) -> None:
         """Let a program that the shim may call write down its arguments, with runc's."""
         program = self.folder / "bin" / name
-        program.write_text(f"#!/bin/sh\nprintf '%s\\n' {name} \"$@\" END >> {self._calls}\n")
+        goes_on = '[ "$1" = --mount ] && shift 3 && exec "$@"' if name == "unshare" else ""
+        call = f"printf '%s\\n' {name} \"$@\" END >> {self._calls}"
+        program.write_text(f"#!/bin/sh\n{goes_on}\n{call}\n")
         program.chmod(0o755)
 
     def script(self, name: str, text: str) -> None:
@@ -304,22 +308,19 @@ def test_mounts_are_those_of_the_snapshot(bench: Bench, tmp_path: Path) -> None:
 def test_dev_shm_of_podman_is_made_under_docker(bench: Bench) -> None:
     """Where one binds a folder, the other mounts a tmpfs, and its size is what was asked for."""
     bench.program("mount")
-    bench.program("umount")
     here = {"destination": "/dev/shm", "type": "tmpfs", "source": "shm", "options": ["size=32m"]}
     bench.mounts.append(here)
     bench.plan_restore(mounts=[bind("/dev/shm", Path("/of/podman"), "rprivate")])
     place = str(bench.bundle / "spotrun-tmpfs")
-    mount, restore, umount = bench.create().runc
+    mount, restore = bench.create().runc
     assert mount == ["mount", "-t", "tmpfs", "-o", "size=32m", "tmpfs", place]
     assert restore[len(_GLOBALS)] == "restore"
-    assert umount == ["umount", "--lazy", place]
     assert bench.spec["mounts"][0]["source"] == place
 
 
 def test_volumes_that_were_not_private_are_under_one_shared_mount(bench: Bench) -> None:
     """As they were under Docker's folder; CRIU makes them slaves of one group again."""
     bench.program("mount")
-    bench.program("umount")
     (bench.folder / "volumes").mkdir()
     folders = [bench.folder / "volumes" / name for name in ("one", "two")]
     for folder in folders:
@@ -330,7 +331,6 @@ def test_volumes_that_were_not_private_are_under_one_shared_mount(bench: Bench) 
     calls = bench.create().runc
     assert calls[0] == ["mount", "--rbind", str(bench.folder / "volumes"), place]
     assert calls[1] == ["mount", "--make-rshared", place]
-    assert calls[-1] == ["umount", "--lazy", place]
     sources = {mount["destination"]: mount["source"] for mount in bench.spec["mounts"]}
     assert sources["/data"] == str(bench.volume)
     assert (sources["/one"], sources["/two"]) == (f"{place}/one", f"{place}/two")
@@ -338,14 +338,14 @@ def test_volumes_that_were_not_private_are_under_one_shared_mount(bench: Bench) 
 
 def test_network_that_runc_was_to_make_is_there_for_criu(bench: Bench) -> None:
     """Docker names none and furnishes it by a hook; the name goes with the container."""
-    bench.program("unshare")
     bench.program("umount")
     bench.plan_restore()
     spec = bench.spec
     del spec["linux"]["namespaces"][1]["path"]
     (bench.bundle / "config.json").write_text(json.dumps(spec))
     place = bench.paths.networks / "it"
-    unshare, _ = bench.create().runc
+    unshare, restore = bench.create().runc
+    assert restore[len(_GLOBALS)] == "restore"
     assert unshare == ["unshare", f"--net={place}", "true"]
     assert bench.spec["linux"]["namespaces"][1]["path"] == str(place)
     assert place.exists()
@@ -405,13 +405,35 @@ def test_job_that_was_never_saved_starts_afresh(bench: Bench) -> None:
 
 
 def test_mounts_that_cannot_be_filled_stop_the_restore(bench: Bench, tmp_path: Path) -> None:
-    """A job does not go on with half of its files."""
+    """A job does not go on with half of its files, and the engine gets the reason."""
     unpack = trees.unpack_command(tmp_path / "missing.tar")
     bench.plan_restore({"destination": "/data", "unpack": unpack})
-    called = bench.create()
-    assert called.status != 0
-    assert called.runc == []
+    log = bench.folder / "log.json"
+    called = bench.call("--log", str(log), "create", "--bundle", str(bench.bundle), "it")
+    assert (called.status, called.runc) == (1, [])
     assert bench.plan.exists()
+    assert "restoring: tar failed: " in json.loads(log.read_text())["msg"]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount")
+def test_what_is_mounted_for_a_restore_is_not_in_the_bundle_that_the_engine_removes(
+    bench: Bench, tmp_path: Path
+) -> None:
+    """Also if the shim is killed: the files of all volumes are behind that mount."""
+    (bench.folder / "bin" / "unshare").unlink()
+    volumes = [bench.folder / "volumes" / name for name in ("one", "two")]
+    for volume in volumes:
+        volume.mkdir(parents=True)
+        (volume / "file").touch()
+        bench.mounts.append(bind(f"/{volume.name}", volume))
+    bench.plan_restore()
+    seen = tmp_path / "seen"
+    bench.script("runc", f"ls {bench.bundle}/spotrun-shared > {seen}; kill -KILL $PPID")
+    assert bench.create().status != 0
+    assert seen.read_text().split() == ["one", "two"]
+    assert list((bench.bundle / "spotrun-shared").iterdir()) == []
+    shutil.rmtree(bench.bundle)
+    assert all((volume / "file").exists() for volume in volumes)
 
 
 def test_start_of_a_restored_container_does_nothing_once(bench: Bench) -> None:
@@ -474,7 +496,6 @@ def test_sysctls_of_the_network_are_set_by_a_hook(bench: Bench) -> None:
 def test_criu_is_in_the_cgroup_namespace_that_the_container_is_to_have(bench: Bench) -> None:
     """Runc finds the shim in CRIU's place, which waits until it is in the right cgroup."""
     launcher.install(bench.paths)
-    bench.program("unshare")
     bench.program("criu")
     bench.plan_restore()
     spec = bench.spec
