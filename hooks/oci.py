@@ -76,9 +76,12 @@ def notes(folder: Path) -> list[Note]:
     for path in sorted(folder.glob("note.*.json")):
         try:
             state = msgspec.json.decode(path.read_bytes(), type=_State)
-        except FileNotFoundError:  # another spotrun has dealt with it
+        except OSError:  # another spotrun has dealt with it, or it is no file
             continue
         except msgspec.MsgspecError:
+            path.unlink(missing_ok=True)
+            continue
+        if not state.id:
             path.unlink(missing_ok=True)
             continue
         found.append(Note(path, state.id, state.annotations.get(JOB_ANNOTATION, "")))

@@ -39,6 +39,25 @@ _PARTS: Final = 4
 """Of a line for Kubernetes: time, stream, tag, text."""
 
 
+def copy(log: Path, target: Path) -> None:
+    """Copy an engine's log with what it has rotated away: `.1` is the newest of those."""
+    import gzip
+    from shutil import copyfileobj
+
+    with target.open("wb") as out:
+        for part in [*_rotated(log), log]:
+            with gzip.open(part) if part.suffix == ".gz" else part.open("rb") as lines:
+                copyfileobj(lines, out)
+
+
+def _rotated(log: Path) -> list[Path]:
+    """Return the older parts of a log, oldest first; Docker's `compress` makes them `.N.gz`."""
+    parts = [it for it in log.parent.iterdir() if it.name.startswith(f"{log.name}.")]
+    numbered = {it: it.name.removeprefix(f"{log.name}.").removesuffix(".gz") for it in parts}
+    found = [it for it in parts if numbered[it].isdecimal()]
+    return sorted(found, key=lambda it: int(numbered[it]), reverse=True)
+
+
 def normalise(log: LogFile) -> None:
     """Turn the copy of an engine's log into a snapshot's, in its place."""
     if log.format is LogFormat.KUBERNETES:

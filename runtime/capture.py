@@ -14,7 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
-from spotrun.images import trees
+from spotrun.images import logformat, trees
 from spotrun.images.address import Address
 from spotrun.images.errors import (
     CaptureFailed,
@@ -233,7 +233,7 @@ def _copy_files(session: Session, state: CaptureState) -> int:
         state.trees.append(replace(tree, archive=archive))
     if state.log:
         wait_for_output(state.pid)
-        shutil.copyfile(state.log, folder / "log")
+        logformat.copy(Path(state.log), folder / "log")
         moved += (folder / "log").stat().st_size
     return moved
 

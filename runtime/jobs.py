@@ -79,6 +79,16 @@ def has_left(paths: Paths, name: str) -> bool:
     return bool(found["place"] != Place.HERE)
 
 
+def refuse_stored(paths: Paths, name: str) -> None:
+    """Raise UsageError for the name of a job that is stored: another one would take its place."""
+    record = load(paths, name)
+    if record and record.place is Place.STORED:
+        raise UsageError(
+            message=f"job {name!r} is stored as {record.parent}: `spotrun restore {name}` goes on"
+            " with it; for another job take another --name"
+        )
+
+
 def absent(paths: Paths, name: str) -> JobNotFound:
     """Return the error for a job that has no container here: it says where the job is."""
     record = load(paths, name)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from spotrun.images.address import Address
-from spotrun.images.errors import EngineError, ExitCode, UsageError
+from spotrun.images.errors import EngineError, ExitCode, NameTaken
 from spotrun.images.runspec import RunSpec
 from spotrun.runtime import grammar, jobs, options
 from spotrun.runtime.engine import CRIU_ANNOTATION, JOB_LABEL, Container
@@ -77,7 +77,7 @@ def run(
     """
     given = grammar.value(spec.options, "--name")
     name = jobs.check_name(given or f"job-{os.urandom(4).hex()}")
-    _refuse_stored(host, name)
+    jobs.refuse_stored(host.paths, name)
     options.refuse(name, spec.options)
     spec = options.settled(spec, Path.cwd())
     fitted = options.fit(host.engine, spec.options)
@@ -88,7 +88,9 @@ def run(
     install(host.paths)
     store = store or host.own_store
     before = jobs.load(host.paths, name)
-    taken = host.engine.find(name) if before else None
+    taken = host.of(name).container(name) if before else None
+    if taken and not grammar.flag(spec.options, "--replace"):
+        raise NameTaken(name=name, where="this host", container=taken.id[:12])
     jobs.save(host.paths, jobs.Job(name=name, run=spec, store=store, engine=host.engine.name))
     for note in fitted.notes:
         tell(note)
@@ -121,13 +123,3 @@ def _take_back(host: Host, name: str, before: jobs.Job | None, taken: Container 
         jobs.save(host.paths, before)
     else:
         jobs.forget(host.paths, name)
-
-
-def _refuse_stored(host: Host, name: str) -> None:
-    """Refuse a name whose job is only stored: a fresh start would put its past in doubt."""
-    record = jobs.load(host.paths, name)
-    if record and record.place is jobs.Place.STORED:
-        raise UsageError(
-            message=f"job {name!r} is stored as {record.parent}: `spotrun restore {name}` goes on"
-            " with it; for a fresh start take another --name"
-        )

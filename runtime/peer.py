@@ -38,7 +38,7 @@ class Settled:
 
 def admit(host: Host, demand: admission.Demand) -> Admission:
     """Say whether the job may come; an image is fetched from its registry already now."""
-    reasons = admission.refusals(host, demand)
+    reasons = [*admission.refusals(host, demand), *_namesakes(host, demand)]
     here = admission.has_image(host, demand.image)
     if not reasons and not here and demand.image.digest:
         missing = admission.get_image(host, host.store(), demand.image)
@@ -46,6 +46,20 @@ def admit(host: Host, demand: admission.Demand) -> Admission:
     return Admission(
         reasons, here, sorted(host.engine.layers()), admission.sees_store(host, demand)
     )
+
+
+def _namesakes(host: Host, demand: admission.Demand) -> list[str]:
+    """Return why a job of this host would be lost to the one that is to come."""
+    record = jobs.load(host.paths, demand.name)
+    if record is None:
+        return []
+    if record.place is jobs.Place.STORED and record.store != demand.store:
+        remedy = f"restore it, or `spotrun rm {demand.name}` if nobody needs it"
+        return [f"another job {demand.name!r} is stored there as {record.parent}; {remedy}"]
+    on = host.of(demand.name)
+    found = on.container(demand.name) if on.engine.name != host.engine.name else None
+    taken = f"the name {demand.name!r} is taken by a container of {on.engine.name}"
+    return [taken] if found and found.running else []
 
 
 def take_image(host: Host, image: ImageRef, stream: BinaryIO) -> None:

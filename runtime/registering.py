@@ -77,9 +77,9 @@ def uninstall(site: Site, *, dry_run: bool) -> Installed:
     dockerd = Dockerd.find(site.runner, site.root) if site.has("dockerd") else None
     with _alone(site, dry_run=dry_run):
         plan = installing.removal(site.paths)
+        _refuse_users(site, docker=dockerd is not None)
         if dockerd and str(dockerd.config.resolve()) not in plan.old:
             dockerd = None
-        _refuse_users(site, docker=dockerd is not None)
         notes = _carry_out(site, plan, dockerd, None, dry_run=dry_run)
     return Installed(dry_run=dry_run, changes=plan.changes, notes=notes)
 

@@ -89,9 +89,9 @@ def restore(
         record = jobs.load(host.paths, job)
         address = store or (record.store if record else host.own_store)
         manifest = _manifest(host, job, snapshot, address)
-        taken = host.engine.find(name)
-        if taken and (taken.job != name or taken.running or taken.finished):
-            raise NameTaken(name=name, where="this host", container=taken.id[:12])
+        if name != job:
+            jobs.refuse_stored(host.paths, name)
+        taken = _making_way(host, name)
         state = RestoreState(
             job=name,
             engine=host.engine.name,
@@ -103,6 +103,18 @@ def restore(
         with _volumes_to_itself(host, manifest), transaction.failing_as(partial(_failed, state)):
             transaction.run(Session(host, lock, observer), RESTORE, state)
     return state
+
+
+def _making_way(host: Host, name: str) -> Container | None:
+    """Return the ended container of a job that a restore replaces, or raise NameTaken."""
+    elsewhere = host.of(name)
+    running = elsewhere.container(name) if elsewhere.engine.name != host.engine.name else None
+    if running and running.running:
+        raise NameTaken(name=name, where=elsewhere.engine.name, container=running.id[:12])
+    taken = host.engine.find(name)
+    if taken and (taken.job != name or taken.running or taken.finished):
+        raise NameTaken(name=name, where="this host", container=taken.id[:12])
+    return taken
 
 
 def _manifest(host: Host, job: str, snapshot: str | None, store: Address) -> Manifest:

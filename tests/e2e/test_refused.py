@@ -112,6 +112,41 @@ def test_restore_under_a_taken_name_is_refused(hosts: Hosts, engine: Engine) -> 
     unharmed(host)
 
 
+def test_job_of_one_engine_is_not_doubled_on_the_other(hosts: Hosts) -> None:
+    """Neither by a restore nor by a run of its name."""
+    (host,) = hosts(1)
+    host.use_docker({name("busybox"): archive("busybox")})
+    start(host, "count", "busybox", *COUNT, options=("--engine=podman",))
+    await_lines(host, "count", 3)
+    spotrun(host, "checkpoint", "count", "--leave-running")
+    assert refused(host, "restore", "count", "--engine", "docker")["code"] == "NameTaken"
+    again = ["run", "-d", "--engine=docker", "--name=count", name("busybox"), "sh"]
+    assert host.run(["spotrun", *again], check=False).returncode == 125
+    assert host.run(["docker", "ps", "-aq"]).stdout == ""
+    unharmed(host)
+    spotrun(host, "checkpoint", "count")
+    spotrun(host, "restore", "count", "--engine", "docker")
+
+
+def test_stored_job_is_not_lost_to_a_namesake(hosts: Hosts) -> None:
+    """That comes from another host, or is restored under its name."""
+    a, b = hosts(2)
+    for host in (a, b):
+        start(host, "count", "busybox", *COUNT)
+        await_lines(host, "count", 3)
+    start(b, "other", "busybox", *COUNT)
+    stored = spotrun(b, "checkpoint", "count")["snapshot"]
+    error = refused(a, "migrate", "count", "--to", "ssh://root@host-b")
+    assert f"another job 'count' is stored there as {stored}" in error["message"]
+    unharmed(a)
+    await_lines(b, "other", 3)
+    spotrun(b, "checkpoint", "other")
+    error = refused(b, "restore", "other", "--name", "count")
+    assert f"job 'count' is stored as {stored}" in error["message"]
+    spotrun(b, "restore", "count")
+    unharmed(b)
+
+
 def test_other_image_under_the_same_name_on_the_target(hosts: Hosts, engine: Engine) -> None:
     """The job takes its own image along; the target's image of that name is left alone."""
     a, b = hosts(2, images=(), engine=engine)

@@ -81,6 +81,14 @@ def test_there_are_no_notes_without_a_folder(tmp_path: Path) -> None:
     assert oci.notes(tmp_path / "absent") == []
 
 
+def test_note_of_no_container_does_not_stay_and_a_folder_is_no_note(tmp_path: Path) -> None:
+    """Neither may be in the way of the others for ever."""
+    (tmp_path / "note.a.json").write_text('{"id": "", "annotations": {"io.spotrun.job": "a"}}')
+    (tmp_path / "note.b.json").mkdir()
+    assert oci.notes(tmp_path) == []
+    assert [it.name for it in tmp_path.iterdir()] == ["note.b.json"]
+
+
 def test_runc_is_told_where_the_configuration_of_criu_is() -> None:
     """By an annotation beside the job's; all else of the specification is as it was."""
     told = {"org.criu.config": "/criu/train-1.b.conf"}

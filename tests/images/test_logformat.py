@@ -1,11 +1,12 @@
 """A log goes from one engine's format to the other's and back, and nothing of it is lost."""
 
+import gzip
 import json
 from pathlib import Path
 
 import pytest
 
-from spotrun.images.logformat import LogFile, LogFormat, give, normalise
+from spotrun.images.logformat import LogFile, LogFormat, copy, give, normalise
 
 _LINES = (
     b"2026-12-01T10:00:00.000000001+02:00 stdout F one\n"
@@ -73,3 +74,15 @@ def test_line_that_is_cut_off_is_left_out(tmp_path: Path, format_: LogFormat) ->
     normalise(log)
     give(log.path, target)
     assert [json.loads(line)["log"] for line in target.path.read_bytes().splitlines()] == ["one\n"]
+
+
+def test_what_was_rotated_away_is_part_of_the_log(tmp_path: Path) -> None:
+    """Oldest first, packed or not; other files beside it are none of it."""
+    log = tmp_path / "c-json.log"
+    log.write_bytes(b"newest\n")
+    (tmp_path / "c-json.log.1").write_bytes(b"new\n")
+    (tmp_path / "c-json.log.2.gz").write_bytes(gzip.compress(b"old\n"))
+    (tmp_path / "c-json.log.10").write_bytes(b"oldest\n")
+    (tmp_path / "c-json.log.bak").write_bytes(b"other\n")
+    copy(log, tmp_path / "copy")
+    assert (tmp_path / "copy").read_bytes() == b"oldest\nold\nnew\nnewest\n"
