@@ -137,6 +137,8 @@ class _Work:
         self._needed_images: set[str] = set()
         self._contents: dict[str, Content | Broken] = {}
         """Of each image that was read, by its key."""
+        self._alone = True
+        """No other prune was ever seen, which may be about to delete what is here."""
         self._now = datetime.now(UTC)
         lapsed = self._look()
         if mine:
@@ -209,6 +211,7 @@ class _Work:
             for it, hold in holds.items()
             if hold is None or hold.purpose in {Purpose.PUSH, Purpose.PULL}
         ]
+        self._alone &= all(hold and hold.purpose is not Purpose.PRUNE for hold in holds.values())
         left = [it.id for it, hold in holds.items() if hold and hold.purpose is Purpose.LEFT]
         return [*left, *(it.id for it in others if it not in counting)]
 
@@ -238,7 +241,10 @@ class _Work:
                     self._contents[key] = error
 
     def _unneeded_images(self) -> list[str]:
-        """Return the keys of those that are to go: one of each image that is needed stays."""
+        """Return the keys of those that are to go: one of each image that is needed stays.
+
+        All of them if others prune, too: which one those leave is not known.
+        """
         found: dict[str, list[str]] = defaultdict(list)
         for key in sorted(self._contents):
             found[key.split("/")[1]].append(key)
@@ -252,7 +258,8 @@ class _Work:
                     )
                     error.add_note(_REPAIR)
                     raise error
-                keys.remove(whole[0])
+                stay = whole[:1] if self._alone else whole
+                keys = [key for key in keys if key not in stay]  # noqa: PLW2901 # what is left
             gone += (key for key in keys if key in self._images)
         return gone
 

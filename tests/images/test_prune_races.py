@@ -220,6 +220,27 @@ def test_prune_within_a_push_or_a_restore_harms_neither(
     assert request > 2
 
 
+def test_two_prunes_leave_an_image_that_came_to_be_needed(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One is about to delete the copy that the other would leave."""
+    numbers = count()
+    monkeypatch.setattr("secrets.token_hex", lambda size: f"{next(numbers):0{2 * size}x}")
+    for request in count():
+        hosts = _filled(folder, needed=False)
+
+        def meanwhile(hosts: _Hosts = hosts) -> None:
+            hosts.push("b", 3, "z")(hosts.backend)
+            _prune(hosts.backend)
+
+        visited = Visited(hosts.backend, request, meanwhile)
+        _prune(visited)
+        _assert_whole(hosts)
+        if not visited.visited:
+            break
+    assert request > 10
+
+
 @pytest.mark.parametrize("seed", range(30))
 def test_no_order_of_requests_harms_a_committed_snapshot(folder: Path, seed: int) -> None:
     """Each can be fetched, and a prune in the end leaves nothing that is not needed."""
