@@ -1,6 +1,7 @@
 """Fixtures: lab hosts for tests with the marker `lab`, servers for `s3` and `registry`."""
 
 import os
+import signal
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -18,6 +19,14 @@ _FIXTURES = {
     "s3": {"seaweed", "bucket"},
     "registry": {"docker_registry"},
 }
+
+
+def pytest_configure() -> None:
+    """Heed signals that whoever started us in the background let us ignore: children inherit it."""
+    for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            default = signal.default_int_handler if number is signal.SIGINT else signal.SIG_DFL
+            signal.signal(number, default)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
