@@ -225,7 +225,9 @@ def test_nothing_is_left_of_a_lab(layout: Literal["v1", "v2"]) -> None:
         assert {"catatonit", "sshd", "conmon"} <= set(_processes(host.disk))
         assert _traces() - before
     assert _processes(host.disk) == []
-    assert _traces() - before == set()
+    left = _traces() - before
+    others = {it for it in left if "spotrun-lab-" in it and host.disk.parent.name not in it}
+    assert left - others == set(), "of this lab; others may have begun meanwhile"
     assert not host.disk.parent.exists()
 
 
