@@ -112,7 +112,7 @@ def test_who_waits_learns_that_the_job_has_left(hosts: Hosts, engine: Engine) ->
     assert (also.end(), where in also.shown) == (85, True)
     _, errors = attached.communicate(timeout=30)
     assert (attached.returncode, errors.splitlines()[-1]) == (85, f"spotrun: {where}")
-    for verb in ("logs", "checkpoint", "restore", "wait"):
+    for verb in ("logs", "checkpoint", "restore"):
         assert refused(a, verb, "count")["message"] == where
     assert a.run(["spotrun", "stop", "count"], check=False).stderr.startswith(f"spotrun: {where}")
     assert _said(a, "rm", "count") == "count\n"
