@@ -21,7 +21,7 @@ from tests.lab.shell import LabError
 
 pytestmark = pytest.mark.lab
 
-_COUNTER = "i=0; while true; do i=$((i+1)); echo $i >/count; sleep 0.05; done"
+_COUNTER = "i=0; while true; do i=$((i+1)); echo $i >/new; mv /new /count; sleep 0.05; done"
 _NAMESPACES = "cgroup ipc mnt net pid uts".split()
 
 
