@@ -25,7 +25,8 @@ case "${{0##*/}} $* " in
 criu\\ *|*' create '*) ;;
 *) [ -e "$SPOTRUN_RUN/restored/$last" ] || [ -e "$SPOTRUN_RUN/networks/$last" ] || exec runc "$@" ;;
 esac
-exec {python} -IS {shim} "$@"
+exec {python} -IS -c 'import sys; sys.path.append(sys.argv.pop(1)); import shim; shim.main()' \\
+    {folder} "$@"
 """
 """-I and -S: no environment, no site packages; a third of Python's start."""
 
@@ -34,7 +35,7 @@ def shim(paths: Paths) -> str:
     """Return the program that engines call as their OCI runtime."""
     places = {
         "python": sys.executable,
-        "shim": Path(__file__).resolve().with_name("shim.py"),
+        "folder": Path(__file__).resolve().parent,
         "run": paths.run,
         "state": paths.state,
     }

@@ -5,7 +5,6 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,10 +17,9 @@ from spotrun.images import trees
 from spotrun.images.address import Address
 from spotrun.images.process import SystemRunner
 from spotrun.images.runspec import RunSpec
-from spotrun.runtime import engine, jobs, launcher, shim
+from spotrun.runtime import engine, jobs, launcher, shim, shim_restore
 from spotrun.runtime.paths import Paths
 
-_SHIM = Path(launcher.__file__).resolve().with_name("shim.py")
 _GLOBALS = ["--root", "/run/docker/runtime-runc/moby", "--log", "/run/log.json",
             "--log-format", "json", "--systemd-cgroup"]  # fmt: skip
 
@@ -65,6 +63,7 @@ class Bench:
         ]
         self.sysctls: dict[str, str] = {}
         self._calls = folder / "calls"
+        launcher.install(self.paths)
         self.runc(0)
         self.program("unshare")
         self.specify()
@@ -147,7 +146,7 @@ class Bench:
             "SPOTRUN_RUN": str(self.paths.run),
             "SPOTRUN_STATE": str(self.paths.state),
         }
-        argv = program or [sys.executable, "-IS", str(_SHIM)]
+        argv = program or [str(self.paths.shim)]
         done = subprocess.run(
             [*argv, *words],
             env=environment,
@@ -495,7 +494,6 @@ def test_sysctls_of_the_network_are_set_by_a_hook(bench: Bench) -> None:
 
 def test_criu_is_in_the_cgroup_namespace_that_the_container_is_to_have(bench: Bench) -> None:
     """Runc finds the shim in CRIU's place, which waits until it is in the right cgroup."""
-    launcher.install(bench.paths)
     bench.program("criu")
     bench.plan_restore()
     spec = bench.spec
@@ -503,7 +501,7 @@ def test_criu_is_in_the_cgroup_namespace_that_the_container_is_to_have(bench: Be
     (bench.bundle / "config.json").write_text(json.dumps(spec))
     bench.script("runc", "command -v criu; echo END; (sleep 0.2; echo) | criu swrk 0")
     argv = ["create", "--bundle", str(bench.bundle), "it"]
-    found, unshare, _ = bench.call(*argv, program=[str(bench.paths.shim)]).runc
+    found, unshare, _ = bench.call(*argv).runc
     assert found == [str(bench.bundle / "spotrun-bin" / "criu")]
     assert unshare == ["unshare", "--cgroup", "criu", "swrk", "0"]
 
@@ -520,7 +518,7 @@ def test_processes_are_restored_from_an_oom_score_of_zero(bench: Bench) -> None:
     """CRIU sets none that is 0, and containerd's own is 1."""
     bench.plan_restore()
     bench.script("runc", "cat /proc/self/oom_score_adj")
-    shim = ["choom", "-n", "1", "--", sys.executable, "-IS", str(_SHIM)]
+    shim = ["choom", "-n", "1", "--", str(bench.paths.shim)]
     argv = ["create", "--bundle", str(bench.bundle), "it"]
     assert bench.call(*argv, program=shim).runc == [["0"]]
 
@@ -535,20 +533,18 @@ def test_missing_bundle_is_an_error(bench: Bench) -> None:
 def test_annotations_are_those_that_the_engine_is_given() -> None:
     """The shim cannot import the engine's names, and has its own."""
     assert shim.ANNOTATION == engine.RESTORE_ANNOTATION
-    assert shim.CRIU_ANNOTATION == engine.CRIU_ANNOTATION
+    assert shim.CRIU_ANNOTATION == shim_restore.CRIU_ANNOTATION == engine.CRIU_ANNOTATION
     assert shim.JOB_ANNOTATION == engine.JOB_LABEL
 
 
 def test_installed_shim_serves_calls(bench: Bench) -> None:
     """It needs neither the environment nor the package, and knows its run folder."""
-    launcher.install(bench.paths)
     bench.plan_restore()
     bench.paths.run.rename(bench.folder / "moved")
-    installed = [str(bench.paths.shim)]
     argv = ["create", "--bundle", str(bench.bundle), "it"]
-    assert bench.call(*argv, program=installed).runc == [argv]
+    assert bench.call(*argv).runc == [argv]
     (bench.folder / "moved").rename(bench.paths.run)
-    assert bench.call(*argv, program=installed).runc[0][0] == "restore"
+    assert bench.call(*argv).runc[0][0] == "restore"
     assert (bench.paths.restored / "it").exists()
 
 
