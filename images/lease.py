@@ -46,6 +46,8 @@ class Record:
     """Random, another one with every write."""
     snapshots: tuple[str, ...] | None = None
     """Those that are committed, in that order; None: all that are there."""
+    ended: int | None = None
+    """Exit code of the job if it has come to its own end; None: it has not, or none was seen."""
 
 
 Change = Callable[[Record], Record]
@@ -111,6 +113,15 @@ class Lease:
             self._change(lambda it: replace(it, snapshots=there))
         self._lost = False
 
+    def join(self, holder: str, epoch: int) -> None:
+        """Hold it together with a process of this host that has taken it; LeaseLost: it has gone.
+
+        Both are one holder: each goes on from what the other has written.
+        """
+        self.holder, self.epoch = holder, epoch
+        self._written = self._still_ours()
+        self._lost = False
+
     def renew(self) -> None:
         """Put the end off, also after it if nobody has taken the lease; LeaseLost: freeze."""
         self._while_held(lambda it: it)
@@ -131,12 +142,12 @@ class Lease:
 
         self._while_held(named)
 
-    def release(self) -> None:
+    def release(self, *, ended: int | None = None) -> None:
         """Let others take it at once; the job must be frozen, and nothing else be under way.
 
-        LeaseLost: they can already, or somebody has.
+        Or it has `ended` by itself with that exit code. LeaseLost: they can already, or somebody has.
         """
-        self._while_held(lambda it: replace(it, held=False))
+        self._while_held(lambda it: replace(it, held=False, ended=ended))
         self._lost = True
 
     def _taken(self, above: int, dead: str | None) -> bool:
@@ -148,10 +159,9 @@ class Lease:
             self._wait_for(old)
         epoch = max(old.epoch, above) + 1
         mine = replace(old, epoch=epoch, holder=self.holder, host=self._host, held=True)
+        mine = replace(mine, duration=self._duration, ended=None)
         try:
-            self._write(
-                replace(mine, duration=self._duration), found[1] if found else None, started
-            )
+            self._write(mine, found[1] if found else None, started)
         except (ObjectExists, ObjectChanged):
             return False
         self.epoch = epoch

@@ -346,6 +346,51 @@ def test_what_was_never_committed_goes_after_a_day(age: timedelta, *, kept: bool
     assert verdict.reasons == (Reason.NO_RULE,)
 
 
+def test_two_processes_of_a_host_are_one_holder(backend: Backend, time: _Time) -> None:
+    """Each goes on from what the other has written, and both lose it at once."""
+    first, other = _lease(backend, "host-a", time), _lease(backend, "host-a", time)
+    first.acquire()
+    other.join(first.holder, first.epoch)
+    store = plain(backend)
+    _commit(store, other, _FIRST)
+    first.renew()
+    _commit(store, first, _SECOND)
+    other.renew()
+    assert store.committed(_JOB) == [_FIRST, _SECOND]
+    taker = _lease(backend, "host-b", time)
+    taker.acquire(dead=first.holder)
+    for lease in (first, other):
+        with pytest.raises(LeaseLost, match="host-b has taken it"):
+            lease.renew()
+    with pytest.raises(LeaseLost):
+        other.join(first.holder, first.epoch)
+
+
+def test_who_has_joined_runs_the_job_only_after_a_write_of_its_own(time: _Time) -> None:
+    """What the other one was told counts for that one."""
+    backend = MemoryBackend()
+    first, other = _lease(backend, "host-a", time), _lease(backend, "host-a", time)
+    first.acquire()
+    other.join(first.holder, first.epoch)
+    assert other.expires_at < time()
+    other.renew()
+    assert other.expires_at == time() + DURATION
+
+
+def test_end_of_a_job_is_known_until_it_is_taken_up_again(backend: Backend, time: _Time) -> None:
+    """So nobody goes on with what is done."""
+    lease, store = _lease(backend, "host-a", time), plain(backend)
+    lease.acquire()
+    lease.release(ended=0)
+    found = read(store, _JOB)
+    assert found is not None
+    assert (found.held, found.ended) == (False, 0)
+    _lease(backend, "host-b", time).acquire()
+    again = read(store, _JOB)
+    assert again is not None
+    assert again.ended is None
+
+
 def test_duration_is_the_holder_s(time: _Time) -> None:
     """It stands in the lease, for all who wait."""
     backend = MemoryBackend()
