@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
+from spotrun.images.care import Care
 from spotrun.images.recipe import Content
 from spotrun.images.runspec import JOB_NAME, ImageRef, RunSpec
 
@@ -98,6 +99,8 @@ class Manifest:
     left_running: bool = False
     handover: bool = False
     """Made by a migration, only to reach the target."""
+    care: Care | None = None
+    """How the job is looked after; None: it is saved when somebody says so."""
     format: int = FORMAT
 
     @property

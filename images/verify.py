@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from threading import Lock
 from typing import Final, TypeVar
 
@@ -17,13 +17,14 @@ from spotrun.images.backends.base import ObjectMissing
 from spotrun.images.errors import SnapshotDamaged, SnapshotNotFound
 from spotrun.images.holds import PREFIX as HOLDS
 from spotrun.images.lease import PREFIX as LEASES
+from spotrun.images.ledger import PREFIX as HISTORY
 from spotrun.images.manifest import Manifest
 from spotrun.images.meter import Meter
 from spotrun.images.opening import IDENTITY
 from spotrun.images.pack import Pack, PackRef, key_of
 from spotrun.images.prune import IMAGE_KEY, SNAPSHOT_KEY
 from spotrun.images.pull import Damaged
-from spotrun.images.seal import Broken
+from spotrun.images.seal import Broken, Seal, open_document
 from spotrun.images.store import IMAGES, SNAPSHOTS, Store, StoredImage, Tell
 
 T = TypeVar("T")
@@ -52,7 +53,8 @@ class Verified:
 
     findings: tuple[Finding, ...]
     lost: tuple[str, ...]
-    """Keys of the snapshots and images that cannot be read to their end, and of broken leases."""
+    """Keys of the snapshots and images that cannot be read to their end, and of broken leases and
+    events."""
     bad_frames: dict[PackRef, frozenset[int]]
     """Numbers of the frames that cannot be read, of packs whose tails can."""
     suspects: tuple[str, ...]
@@ -84,7 +86,9 @@ def verify(store: Store, *, read_data: bool, tell: Tell | None = None) -> Verifi
         _each(_READERS, work.look_again, work.suspects())
     work.look_for_images()
     work.look_at_holds()
-    work.look_at_leases()
+    # What an event says is not asked: it may be of a later spotrun, and is to stay then.
+    for prefix, read in ((LEASES, lease.decode), (HISTORY, open_document)):
+        _each(_READERS, partial(work.look_alone, read=read), work.below(prefix))
     return work.verified(meter.moved)
 
 
@@ -178,26 +182,32 @@ class _Work:
 
     def look_at_holds(self) -> None:
         """Look whether holds can be read: one that cannot keeps a prune from deleting packs."""
-        for key in self._sizes:
-            if key.startswith(HOLDS) and not self._store.holds.read(key.removeprefix(HOLDS)):
+        for key in self.below(HOLDS):
+            if not self._store.holds.read(key.removeprefix(HOLDS)):
                 self._reasons[key] = "it cannot be read, and may be anyone's hold"
 
-    def look_at_leases(self) -> None:
-        """Look whether leases can be read: nobody can take one that cannot."""
-        for key in self._sizes:
-            if key.startswith(LEASES):
-                with suppress(ObjectMissing):
-                    try:
-                        lease.decode(self._store.seal, key, self._store.backend.get(key))
-                    except Broken as error:
-                        self._reasons[key] = str(error)
-                        self._lost.add(key)
+    def below(self, prefix: str) -> list[str]:
+        """Return the keys that begin with it."""
+        return [key for key in self._sizes if key.startswith(prefix)]
+
+    def look_alone(self, key: str, read: Callable[[Seal, str, bytes], object]) -> None:
+        """Look whether a document that no other one names can be read.
+
+        Nobody can take a lease that cannot, and what is left of an event is of no use.
+        """
+        with suppress(ObjectMissing):
+            try:
+                read(self._store.seal, key, self._store.backend.get(key))
+            except Broken as error:
+                with self._lock:
+                    self._reasons[key] = str(error)
+                    self._lost.add(key)
 
     def verified(self, bytes_read: int) -> Verified:
         """Return what is still true of what was found."""
         images = self.images()
         needed = {*map(_key, self.namers), *self.snapshots, *images, IDENTITY}
-        kept = (HOLDS, LEASES, DAMAGED)
+        kept = (HOLDS, LEASES, HISTORY, DAMAGED)
         unneeded = [it for it in self._sizes if it not in needed and not it.startswith(kept)]
         return Verified(
             findings=tuple(self._findings()),

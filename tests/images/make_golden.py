@@ -13,7 +13,9 @@ from random import Random
 from tempfile import TemporaryDirectory
 from typing import Final
 
+from spotrun.images import ledger
 from spotrun.images.backends.directory import DirectoryBackend
+from spotrun.images.ledger import Event
 from spotrun.images.opening import make_in, open_in
 from spotrun.images.pack import CHUNK_BYTES
 from spotrun.images.pages import PAGE
@@ -81,6 +83,21 @@ def _unfinished(store: Store) -> None:
         push.store(folder, file_sizes(folder), threads=1, tell=None)
 
 
+def _history(store: Store) -> None:
+    """Leave an event."""
+    event = Event(
+        at="2026-12-01T10:00:07.250+00:00",
+        host="host-a",
+        epoch=1,
+        kind="snapshot",
+        snapshot=FIRST,
+        seconds=2.5,
+        frozen_seconds=0.5,
+        bytes=4711,
+    )
+    ledger.record(store, "train", event)
+
+
 def digests(folder: Path) -> dict[str, str]:
     """Return the SHA-256 of each file below a folder."""
     names = sorted(file_sizes(folder))
@@ -95,6 +112,7 @@ def _main(secrets: Mapping[str, bytes | None]) -> None:
         make_in(backend, secret)
         expected = _fill(open_in(backend, secret))
         _unfinished(open_in(backend, secret))
+        _history(open_in(backend, secret))
         shutil.rmtree(place / "~new")
         (place / "~lock").unlink()
         (GOLDEN / "store-1-files.json").write_text(json.dumps(expected, indent=1) + "\n")

@@ -5,6 +5,7 @@ changed, so has the page.
 """
 
 import json
+import re
 import struct
 from base64 import b64decode
 from collections.abc import Iterator
@@ -219,6 +220,7 @@ def pieces(packs: list[PackReader], extents: list[int], *, zeros: bool) -> Itera
 
 
 _GOLDEN: Final = Path(__file__).parent / "golden"
+_PAGE: Final = (Path(__file__).parents[2] / "docs" / "format.md").read_text()
 _EXPECTED: Final = json.loads((_GOLDEN / "store-1-files.json").read_bytes())
 _SECRETS: Final = {
     "store-1": None,
@@ -261,13 +263,21 @@ def test_hold_is_read(reader: Reader) -> None:
     PackReader(reader, hold["packs"][0]).chunk(0)
 
 
+def test_event_is_read(reader: Reader) -> None:
+    """The page names all that it says, and what it may be."""
+    (place,) = reader.place.glob("history/train/*")
+    event = reader.document(f"history/train/{place.name}")
+    assert re.fullmatch(r"20261201T100007\.250000Z-[0-9a-f]{16}", place.name)
+    assert (event["kind"], event["host"], event["bytes"]) == ("snapshot", "host-a", 4711)
+    assert {field for field in event if f"`{field}`" not in _PAGE} == set()
+
+
 def test_page_names_every_field_of_a_manifest(reader: Reader) -> None:
     """So that the table does not fall behind."""
-    page = (Path(__file__).parents[2] / "docs" / "format.md").read_text()
     manifest = reader.manifest("train", sorted(_EXPECTED)[1])
     nested = [manifest, manifest["image"], manifest["run"], manifest["host"], manifest["content"]]
     fields = {field for part in nested for field in part} | set(manifest["content"]["packs"][0])
-    assert {field for field in fields if f"`{field}`" not in page} == set()
+    assert {field for field in fields if f"`{field}`" not in _PAGE} == set()
 
 
 def test_golden_stores_have_all_that_there_is(reader: Reader) -> None:

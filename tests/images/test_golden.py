@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from spotrun.images import ledger
 from spotrun.images.address import Address
 from spotrun.images.backends.directory import DirectoryBackend
 from spotrun.images.holds import Purpose
@@ -56,6 +57,17 @@ def test_hold_is_read(store: Store) -> None:
     assert (hold.purpose, hold.job, hold.host, len(hold.packs)) == (
         Purpose.PUSH, "train", "host-a", 1
     )  # fmt: skip
+
+
+def test_event_is_read(store: Store) -> None:
+    """With all that it says."""
+    assert ledger.jobs(store) == ["train"]
+    (event,) = ledger.events(store, "train")
+    assert (event.at, event.host, event.epoch, event.kind, event.snapshot) == (
+        "2026-12-01T10:00:07.250+00:00", "host-a", 1, "snapshot", FIRST
+    )  # fmt: skip
+    assert (event.seconds, event.frozen_seconds, event.bytes) == (2.5, 0.5, 4711)
+    assert (event.rung, event.reason, event.deadline) == (None, "", None)
 
 
 def test_address_is_that_of_a_path(tmp_path: Path) -> None:
