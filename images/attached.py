@@ -2,12 +2,13 @@
 
 Who sends a signal means the child and knows only this process, so signals are passed on. Those
 of the terminal are not: it sends them to all processes in its foreground, and so to the child.
+Where SIGTERM is not for the child but news for this process, it is told of it.
 """
 
 import os
 import select
 import signal
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import IO, Any, Final
 
@@ -21,7 +22,12 @@ _PYTHONS: Final = (signal.SIGPIPE, signal.SIGXFSZ)
 
 
 def run(
-    argv: Sequence[str], environment: Mapping[str, str], *, silent: bool, stderr: IO[bytes] | None
+    argv: Sequence[str],
+    environment: Mapping[str, str],
+    *,
+    silent: bool,
+    stderr: IO[bytes] | None,
+    on_term: Callable[[], None] | None = None,
 ) -> int:
     """Run it to its end and return its status as a shell has it, or raise OSError."""
     shared = _in_foreground()
@@ -35,7 +41,8 @@ def run(
             # in a group of its own, or who signals our whole group would reach it twice
             setpgroup=os.getpgrp() if shared else 0,
         )
-        _pass_on(caught, pid, without=_OF_THE_TERMINAL if shared else frozenset())
+        without = _OF_THE_TERMINAL if shared else frozenset[int]()
+        _pass_on(caught, pid, without=without, on_term=on_term)
         status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
     return status if status >= 0 else 128 - status
 
@@ -78,13 +85,17 @@ def _caught(signals: frozenset[int]) -> Iterator[int]:
         os.close(writer)
 
 
-def _pass_on(caught: int, pid: int, *, without: frozenset[int]) -> None:
+def _pass_on(
+    caught: int, pid: int, *, without: frozenset[int], on_term: Callable[[], None] | None
+) -> None:
     """Send what is caught to the child until it ends."""
     child = os.pidfd_open(pid)
     try:
         while child not in (ready := select.select([caught, child], [], [])[0]):
             for number in os.read(caught, 4096) if ready else b"":
-                if number not in without:
+                if number == signal.SIGTERM and on_term:
+                    on_term()
+                elif number not in without:
                     signal.pidfd_send_signal(child, number)
     finally:
         os.close(child)

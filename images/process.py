@@ -6,7 +6,7 @@ It lies in the lowest layer because all four folders need it.
 import os
 import shlex
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Protocol
@@ -56,11 +56,17 @@ class Runner(Protocol):
         ...
 
     def attach(
-        self, argv: Sequence[str], *, silent: bool = False, stderr: IO[bytes] | None = None
+        self,
+        argv: Sequence[str],
+        *,
+        silent: bool = False,
+        stderr: IO[bytes] | None = None,
+        on_term: Callable[[], None] | None = None,
     ) -> int:
         """Run as if it were this process, with its terminal and signals; return its status.
 
         It has this process's descriptors, except stdout if silent, and stderr if that is given.
+        It does not get SIGTERM where that calls `on_term`.
         The status of a child that a signal ended is 128 + its number, as a shell has it.
         """
         ...
@@ -116,11 +122,18 @@ class SystemRunner:
         return Completed(child.returncode, _text(out), _text(err))
 
     def attach(
-        self, argv: Sequence[str], *, silent: bool = False, stderr: IO[bytes] | None = None
+        self,
+        argv: Sequence[str],
+        *,
+        silent: bool = False,
+        stderr: IO[bytes] | None = None,
+        on_term: Callable[[], None] | None = None,
     ) -> int:
         """Hand over the terminal, and pass on what signals come."""
         try:
-            return attached.run(argv, self._environment, silent=silent, stderr=stderr)
+            return attached.run(
+                argv, self._environment, silent=silent, stderr=stderr, on_term=on_term
+            )
         except OSError as error:
             return _status(error)
 

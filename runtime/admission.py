@@ -10,7 +10,7 @@ from spotrun.images.errors import SpotrunError
 from spotrun.images.manifest import HostFacts, Manifest
 from spotrun.images.runspec import ImageRef
 from spotrun.images.store import Store
-from spotrun.runtime import doctor, facts, fitness, scratch
+from spotrun.runtime import doctor, facts, fitness, grammar, scratch
 from spotrun.runtime.host import Host
 
 
@@ -59,8 +59,6 @@ def of_manifest(manifest: Manifest, name: str) -> Demand:
 
 def user_binds(options: tuple[str, ...]) -> tuple[str, ...]:
     """Return the host paths that `--volume` and `--mount type=bind` options name."""
-    from spotrun.runtime import grammar
-
     found = []
     for option in grammar.options(options):
         if option.name == "--volume" and option.value and option.value.startswith("/"):

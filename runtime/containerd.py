@@ -15,6 +15,8 @@ _SOCKETS: Final = (
 )
 """Of a containerd that Docker started for itself, and of the host's."""
 _UPPER: Final = "upperdir="
+_SOURCE: Final = "containerd.io/distribution.source."
+"""How a label begins that names a registry; its value has the repositories there, with commas."""
 _ARCH: Final = {"x86_64": "amd64", "aarch64": "arm64"}
 """What Go calls the architectures."""
 
@@ -47,6 +49,17 @@ class Containerd:
         if "config" not in document:
             raise EngineError(engine="containerd", reason=f"{image} has nothing for this machine")
         return str(document["config"]["digest"]).partition(":")[2]
+
+    def sources(self, digest: str) -> frozenset[str]:
+        """Return the repositories that a manifest was pulled from or pushed to."""
+        found, registry = set(), ""
+        for part in self._said("content", "ls", f"digest=={digest}").split()[-1].split(","):
+            label, assigned, value = part.rpartition("=")
+            if assigned:
+                registry = label.removeprefix(_SOURCE) if label.startswith(_SOURCE) else ""
+            if registry:
+                found.add(f"{registry}/{value}")
+        return frozenset(found)
 
     def _said(self, *arguments: str) -> str:
         socket = next((it for it in _SOCKETS if it.exists()), _SOCKETS[-1])

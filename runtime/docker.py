@@ -1,10 +1,10 @@
-"""Docker as the engine: docker-py for what its API offers, the CLI for `run` and `create`.
+"""Docker as the engine: docker-py for what its API offers, the CLI for commands that users type.
 
 Its daemon knows only OCI runtimes that it was told of: `spotrun install` does that.
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
@@ -13,14 +13,13 @@ from typing import TYPE_CHECKING, Any, Final
 from spotrun.images.errors import EngineError, HostUnfit, NotHere
 from spotrun.images.logfile import WHOLE, Excerpt, LogLine
 from spotrun.images.logformat import LogFile, LogFormat
-from spotrun.images.process import Completed, Runner
+from spotrun.images.process import Runner
 from spotrun.images.runspec import ImageRef
-from spotrun.runtime import engine_cli
+from spotrun.runtime import engine_cli, grammar
 from spotrun.runtime.engine import JOB_LABEL, Container, Mount
 from spotrun.runtime.engine_cli import MAKING
 from spotrun.runtime.engines import RUNTIME, SOCKET, docker_is_told
 from spotrun.runtime.frames import frames
-from spotrun.runtime.paths import Paths
 from spotrun.runtime.processes import overlay_upper
 
 if TYPE_CHECKING:
@@ -44,10 +43,9 @@ class Docker:
     runc_root = Path("/run/docker/runtime-runc/moby")
     log_driver = "json-file"
 
-    def __init__(self, runner: Runner, paths: Paths) -> None:
+    def __init__(self, runner: Runner) -> None:
         """Reach it when first needed."""
         self._runner = runner
-        self._paths = paths
 
     def version(self) -> str:
         """Ask the daemon."""
@@ -58,14 +56,26 @@ class Docker:
         """Ask the daemon for its runtimes."""
         return RUNTIME in self._info["Runtimes"]
 
-    def command(self, words: Sequence[str], *, silent: bool = False) -> int:
+    def command(
+        self,
+        words: Sequence[str],
+        *,
+        silent: bool = False,
+        on_term: Callable[[], None] | None = None,
+    ) -> int:
         """Hand the terminal to Docker's CLI."""
         argv = self._with_shim(*words) if words[0] in MAKING else self._argv(*words)
-        return engine_cli.call(self._runner, self.name, argv, words[0], silent=silent)
+        return engine_cli.call(
+            self._runner, self.name, argv, words[0], silent=silent, on_term=on_term
+        )
 
     def create(self, arguments: Sequence[str]) -> str:
         """Return the id that `docker create` prints."""
-        return self._checked(self._with_shim("create", *arguments)).stdout.split()[-1]
+        spec = grammar.split(arguments)
+        with self._api() as api:
+            words = (*spec.options, self._own_id(api, spec.image), *spec.command)
+        made = engine_cli.checked(self._runner, self.name, self._with_shim("create", *words))
+        return made.stdout.split()[-1]
 
     def start(self, container: str) -> None:
         """Start it; the error is what the OCI runtime said."""
@@ -144,7 +154,9 @@ class Docker:
             return None
         from spotrun.runtime import docker_images
 
-        return docker_images.described(reference, attrs, self._config(attrs["Id"]))
+        config = self._config(attrs["Id"])
+        sources = self._containerd.sources(attrs["Id"]) if self._by_containerd else None
+        return docker_images.described(reference, attrs, config, sources)
 
     def layers(self) -> frozenset[str]:
         """Inspect all images; containerd does not take an image in parts."""
@@ -171,7 +183,7 @@ class Docker:
 
     def pull(self, digest: str) -> None:
         """Pull from the registry."""
-        self._checked(self._argv("pull", "--quiet", digest))
+        engine_cli.checked(self._runner, self.name, self._argv("pull", "--quiet", digest))
 
     def _filtered(self, label: str) -> list[Container]:
         with self._api() as api:
@@ -210,11 +222,15 @@ class Docker:
 
     def _inspected(self, api: "APIClient", reference: str) -> dict[str, Any]:
         """Return an image by its name, or by the digest of its configuration."""
-        if self._by_containerd and _DIGEST.fullmatch(reference):
-            same = [it["Id"] for it in api.images() if self._config(it["Id"]) == reference]
-            reference = same[0] if same else reference
-        found: dict[str, Any] = api.inspect_image(reference)
+        found: dict[str, Any] = api.inspect_image(self._own_id(api, reference))
         return found
+
+    def _own_id(self, api: "APIClient", reference: str) -> str:
+        """Return the id that Docker has for an image by the digest of its configuration."""
+        if not self._by_containerd or not _DIGEST.fullmatch(reference):
+            return reference
+        same = (it["Id"] for it in api.images() if self._config(it["Id"]) == reference)
+        return next(same, reference)
 
     def _config(self, image: str) -> str:
         """Return the digest of an image's configuration: its id, unless containerd keeps it."""
@@ -245,12 +261,6 @@ class Docker:
 
     def _argv(self, *arguments: str) -> list[str]:
         return ["docker", f"--host=unix://{SOCKET}", *arguments]
-
-    def _checked(self, argv: Sequence[str]) -> Completed:
-        done = self._runner.run(argv)
-        if done.status != 0:
-            raise EngineError(engine=self.name, reason=engine_cli.sentence(done.said))
-        return done
 
     @contextmanager
     def _api(self) -> "Iterator[APIClient]":

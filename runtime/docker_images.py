@@ -7,15 +7,14 @@ named by their digests, and `manifest.json` names them.)
 import gzip
 import json
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import IO, Any, Final
 
 import zstandard
 
-from spotrun.images.errors import EngineError
-from spotrun.images.process import Completed, Runner
+from spotrun.images.process import Runner
 from spotrun.images.runspec import ImageRef
 from spotrun.runtime import engine_cli
 
@@ -30,10 +29,19 @@ _PACKED: Final[dict[bytes, Callable[[IO[bytes]], Any]]] = {
 """How to read a layer that begins so."""
 
 
-def described(name: str, attrs: dict[str, Any], config: str) -> ImageRef:
-    """Return an image from what Docker says of it, and the digest of its configuration."""
+def described(
+    name: str, attrs: dict[str, Any], config: str, sources: Collection[str] | None
+) -> ImageRef:
+    """Return an image from what Docker says of it, and the digest of its configuration.
+
+    `sources` are the repositories that have it; None: those of all digests that Docker names.
+    """
     digests = [qualified(it) for it in attrs.get("RepoDigests") or ()]
-    elsewhere = [it for it in digests if not it.startswith("localhost/")]
+    elsewhere = [
+        it
+        for it in digests
+        if not it.startswith("localhost/") and (sources is None or _repository(it) in sources)
+    ]
     return ImageRef(
         name=name,
         id=config,
@@ -48,6 +56,12 @@ def qualified(reference: str) -> str:
     if slash and (first == "localhost" or {".", ":"} & set(first)):
         return reference
     return f"{_HUB}/{reference}" if slash else f"{_HUB}/library/{reference}"
+
+
+def _repository(digest: str) -> str:
+    """Return where an image lies as containerd has it, which leaves out the registry's port."""
+    registry, _, path = digest.partition("@")[0].partition("/")
+    return f"{registry.partition(':')[0]}/{path}"
 
 
 def save(runner: Runner, command: Sequence[str], folder: Path) -> None:
@@ -108,9 +122,4 @@ def _placed(source: Path, target: Path, media_type: str) -> dict[str, Any]:
 
 def _piped(runner: Runner, producer: Sequence[str], consumer: Sequence[str]) -> None:
     for done in runner.pipe(producer, consumer):
-        _require(done)
-
-
-def _require(done: Completed) -> None:
-    if done.status != 0:
-        raise EngineError(engine="docker", reason=engine_cli.sentence(done.said))
+        engine_cli.require("docker", done)

@@ -1,6 +1,6 @@
 """The engine seam: images, containers, networks and logs belong to Docker or Podman."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
@@ -92,11 +92,18 @@ class Engine(Protocol):
         """Tell whether it can start containers by the shim, which some must be told of."""
         ...
 
-    def command(self, words: Sequence[str], *, silent: bool = False) -> int:
+    def command(
+        self,
+        words: Sequence[str],
+        *,
+        silent: bool = False,
+        on_term: Callable[[], None] | None = None,
+    ) -> int:
         """Run one of the engine's own commands with this terminal; return its exit status.
 
         `run` and `create` make a container that the shim will start. A silent one writes nothing,
         and where the engine itself fails it raises EngineError with the exit code of `docker run`.
+        SIGTERM is for the container, unless it calls `on_term`.
         """
         ...
 

@@ -1,6 +1,6 @@
 """What the command lines of both engines have in common."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from spotrun.images.errors import EngineError, ExitCode
@@ -12,10 +12,18 @@ _OF_THE_ENGINE: Final = (ExitCode.OWN_ERROR, ExitCode.CANNOT_INVOKE, ExitCode.NO
 """Exit codes of `run` that are not the container's."""
 
 
-def call(runner: Runner, engine: str, argv: Sequence[str], verb: str, *, silent: bool) -> int:
+def call(
+    runner: Runner,
+    engine: str,
+    argv: Sequence[str],
+    verb: str,
+    *,
+    silent: bool,
+    on_term: Callable[[], None] | None = None,
+) -> int:
     """Run a command of an engine as `Engine.command` has it."""
     if not silent:
-        return runner.attach(argv)
+        return runner.attach(argv, on_term=on_term)
     from tempfile import TemporaryFile
 
     with TemporaryFile() as stderr:
@@ -29,6 +37,18 @@ def call(runner: Runner, engine: str, argv: Sequence[str], verb: str, *, silent:
             error.exit_code = ExitCode(status)
         raise error
     return status
+
+
+def checked(runner: Runner, engine: str, argv: Sequence[str]) -> Completed:
+    """Run a command of an engine to its end; raise EngineError if it fails."""
+    return require(engine, runner.run(argv))
+
+
+def require(engine: str, done: Completed) -> Completed:
+    """Return what a command of an engine left, or raise EngineError with what it said."""
+    if done.status != 0:
+        raise EngineError(engine=engine, reason=sentence(done.said))
+    return done
 
 
 def sentence(said: str) -> str:

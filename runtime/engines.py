@@ -25,7 +25,7 @@ def engine(name: str, runner: Runner, paths: Paths) -> Engine:
     if name == "docker":
         from spotrun.runtime.docker import Docker
 
-        return Docker(runner, paths)
+        return Docker(runner)
     from spotrun.runtime.podman import Podman
 
     return Podman(runner, paths)

@@ -1,7 +1,8 @@
 """Podman as the engine: podman-py for what its API offers, the CLI for the user's own commands."""
 
+import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, suppress
 from datetime import datetime
 from pathlib import Path
@@ -47,14 +48,23 @@ class Podman:
         """Say yes: each command gives it the path of its OCI runtime."""
         return True
 
-    def command(self, words: Sequence[str], *, silent: bool = False) -> int:
+    def command(
+        self,
+        words: Sequence[str],
+        *,
+        silent: bool = False,
+        on_term: Callable[[], None] | None = None,
+    ) -> int:
         """Hand the terminal to Podman's CLI."""
         argv = self._with_shim(*words) if words[0] in MAKING else ["podman", *words]
-        return engine_cli.call(self._runner, self.name, argv, words[0], silent=silent)
+        return engine_cli.call(
+            self._runner, self.name, argv, words[0], silent=silent, on_term=on_term
+        )
 
     def create(self, arguments: Sequence[str]) -> str:
         """Return the id that `podman create` prints."""
-        return self._checked(self._with_shim("create", *arguments)).stdout.split()[-1]
+        made = engine_cli.checked(self._runner, self.name, self._with_shim("create", *arguments))
+        return made.stdout.split()[-1]
 
     def start(self, container: str) -> None:
         """Start it; the error is what the OCI runtime said."""
@@ -122,7 +132,7 @@ class Podman:
         """Inspect an image."""
         try:
             with self._api() as api:
-                return _image(reference, api.images.get(reference).attrs)
+                return described(reference, api.images.get(reference).attrs)
         except NotHere:
             return None
 
@@ -156,13 +166,7 @@ class Podman:
         return ["podman", f"--runtime={self._paths.shim}", *arguments]
 
     def _cli(self, *arguments: str) -> Completed:
-        return self._checked(["podman", *arguments])
-
-    def _checked(self, argv: Sequence[str]) -> Completed:
-        done = self._runner.run(argv)
-        if done.status != 0:
-            raise EngineError(engine="podman", reason=_sentence(done.said))
-        return done
+        return engine_cli.checked(self._runner, self.name, ["podman", *arguments])
 
     def _api(self) -> "AbstractContextManager[PodmanClient]":
         from spotrun.runtime.podman_service import client
@@ -216,16 +220,26 @@ def _mount(attrs: dict[str, Any]) -> Mount:
     )
 
 
-def _image(name: str, attrs: dict[str, Any]) -> ImageRef:
+def described(name: str, attrs: dict[str, Any]) -> ImageRef:
+    """Return an image from what the inspect endpoint says of it."""
     digests = [d for d in attrs.get("RepoDigests") or [] if not d.startswith("localhost/")]
     return ImageRef(
         name=name,
         id=attrs["Id"],
-        digest=digests[0] if digests else None,
+        digest=digests[0] if digests and _is_of_registry(attrs) else None,
         layers=tuple(attrs["RootFS"]["Layers"] or ()),
     )
 
 
-def _sentence(said: object) -> str:
-    """Drop the `Error: ` that Podman's CLI puts in front."""
-    return str(said).removeprefix("Error: ")
+def _is_of_registry(attrs: dict[str, Any]) -> bool:
+    """Tell by its manifest, which no API shows: Podman has digests for what it made itself, too.
+
+    The layers in a registry are compressed; those that were made or loaded here are not.
+    """
+    storage = Path(attrs["GraphDriver"]["Data"]["UpperDir"]).parents[2]
+    try:
+        manifest = (storage / "overlay-images" / attrs["Id"] / "manifest").read_bytes()
+        layers = {layer["digest"] for layer in json.loads(manifest)["layers"]}
+    except (OSError, ValueError, KeyError):
+        return False
+    return layers.isdisjoint(attrs["RootFS"]["Layers"] or ())

@@ -184,10 +184,17 @@ def _of_docker(site: Site) -> list[tuple[str, str]]:
     with suppress(EngineError):
         return _runtimes(site.runner, DOCKER, "{{.HostConfig.Runtime}} {{.Name}}")
     folder = site.place("/var/lib/docker/containers")
-    return [
-        (json.loads(path.read_bytes()).get("Runtime", ""), path.parent.name[:12])
-        for path in folder.glob("*/hostconfig.json")
-    ]
+    found = {path.parent.name[:12]: _runtime_in(path) for path in folder.glob("*/hostconfig.json")}
+    return [(runtime, name) for name, runtime in found.items() if runtime]
+
+
+def _runtime_in(hostconfig: Path) -> str | None:
+    """Return the runtime of a container; none if its file is broken: Docker does not load it."""
+    try:
+        found = json.loads(hostconfig.read_bytes())
+    except (OSError, ValueError):
+        return None
+    return found.get("Runtime") if isinstance(found, dict) else None
 
 
 def _runtimes(runner: Runner, engine: Sequence[str], fields: str) -> list[tuple[str, str]]:

@@ -1,14 +1,16 @@
 """The rest of a container's day: which words are jobs, and what is asked of the engine."""
 
+from copy import copy
 from dataclasses import replace
 from typing import Any, NoReturn
 
 import msgspec
 import pytest
 
+from spotrun.cli import opened
 from spotrun.cli.passed import VERBS, parted
 from spotrun.images.errors import EngineError
-from spotrun.runtime import jobs, locks, unsent
+from spotrun.runtime import engines, jobs, locks, unsent
 from tests.cli.conftest import TALK, Cli
 from tests.fakes.host import FakeHost
 from tests.fakes.snapshots import manifest, publish
@@ -69,6 +71,20 @@ def test_jobs_are_found_among_the_words(
     verb, *rest = words.split()
     line = parted(verb, rest)
     assert (list(line.options), list(line.jobs), list(line.behind)) == found
+
+
+def test_jobs_of_one_engine_go_into_one_command(
+    cli: Cli, fake: FakeHost, image: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where new jobs go to the other one, and each job is looked up by itself."""
+    for name in ("a", "b"):
+        cli("run", "-d", "--name", name, image, *_RUNS)
+    other = copy(fake.engine)
+    other.name = "docker"
+    monkeypatch.setattr(opened, "this_host", lambda: replace(fake.host, engine=other))
+    monkeypatch.setattr(engines, "engine", lambda *_: copy(fake.engine))
+    assert cli("stop", "a", "b").status == 0
+    assert fake.engine.commands[-1] == ("stop", "a", "b")
 
 
 @pytest.mark.parametrize(

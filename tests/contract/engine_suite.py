@@ -268,6 +268,23 @@ def image_is_found_by_name_and_by_id(engine: Engine, image: str) -> None:
     assert engine.image("localhost/absent:1") is None
 
 
+def container_is_made_from_the_id_of_an_image(engine: Engine, image: str) -> None:
+    """So that it does not matter what the image is called here."""
+    identity = _image(engine, image).id
+    made = engine.create(["--name=one", identity, *_FOREVER])
+    assert _found(engine, made).image_id == identity
+
+
+def image_that_no_registry_has_has_no_digest(engine: Engine, image: str) -> None:
+    """Whatever it is called: with a digest, any host is to pull it."""
+    name = "docker.io/me/mine:1"
+    engine.command(["tag", image, name], silent=True)
+    try:
+        assert [_image(engine, it).digest for it in (image, name)] == [None, None]
+    finally:
+        engine.command(["rmi", name], silent=True)
+
+
 def layers_are_those_of_all_images(engine: Engine, image: str) -> None:
     """Each is named by its digest; an engine that takes whole images only names none."""
     layers = _image(engine, image).layers

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.conftest import Hosts
-from tests.e2e.jobs import await_lines, lines, migrate, refused, spotrun, start, status
+from tests.e2e.jobs import JOBS, await_lines, lines, migrate, refused, spotrun, start, status
 from tests.lab.host import Engine, Host
 from tests.lab.images import archive, name
 
@@ -183,11 +183,12 @@ def test_image_that_no_registry_has_travels_with_the_job(
 
 
 def test_image_travels_from_a_docker_that_keeps_it_in_containerd(hosts: Hosts) -> None:
-    """And to another one; where the overlay is, containerd says."""
+    """And to another one, under a name that registries could have; containerd has the overlay."""
     a, b = hosts(2, images=())
-    a.use_docker({name("busybox"): archive("busybox")}, containerd=True)
+    a.use_docker({"mine:1": archive("busybox")}, containerd=True)
     b.use_docker({}, containerd=True)
-    start(a, "count", "busybox", *COUNT)
+    job = ["-d", "--name", "count", "-v", f"{JOBS}:/jobs:ro", "mine:1", *COUNT]
+    a.run(["spotrun", "run", *job])
     await_lines(a, "count", 3)
     a.run(["docker", "exec", "count", "sh", "-c", "echo kept > /x; rm -f /data/1"])
     migrate(a, b, "count")

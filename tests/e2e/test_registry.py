@@ -9,8 +9,8 @@ import pytest
 
 from tests.conftest import Hosts
 from tests.e2e.jobs import JOBS, await_end, await_lines, lines, refused, spotrun, start
-from tests.lab.host import Host, wait_until
-from tests.lab.images import name
+from tests.lab.host import Engine, Host, wait_until
+from tests.lab.images import archive, name
 
 pytestmark = pytest.mark.lab
 
@@ -26,6 +26,11 @@ _CONFIG: Final = """\
 version: 0.1
 storage: {filesystem: {rootdirectory: /srv/registry}}
 http: {addr: "0.0.0.0:5000"}
+"""
+_INSECURE: Final = f"""\
+[[registry]]
+location = "localhost:{_PORT}"
+insecure = true
 """
 
 
@@ -136,6 +141,33 @@ def test_exported_snapshot_is_restored_by_podman_itself(hosts: Hosts) -> None:
         assert b.run(["podman", "exec", "count", "cat", path]).stdout == "kept\n"
     b.run(["podman", "exec", "count", "touch", "/end"])
     assert await_end(b, "count") == 7
+
+
+def test_image_that_a_registry_has_stays_out_of_the_store(hosts: Hosts, engine: Engine) -> None:
+    """It is pulled from there, under whatever name the job was started; Docker is on containerd."""
+    (host,) = hosts(1, images=())
+    there = f"localhost:{_PORT}/team/busybox:1"
+    host.path("/etc/containers/registries.conf.d/lab.conf").write_text(_INSECURE)
+    if engine == "docker":
+        host.use_docker({there: archive("busybox")}, containerd=True)
+    else:
+        host.load_image(archive("busybox"), there)
+    called = "docker.io/other/name:1" if engine == "docker" else there
+    remove = ["sh", "-ec", f"{engine} images --quiet | xargs {engine} rmi --force"]
+    with _served(host):
+        host.run([engine, "push", there])
+        host.run(remove)
+        host.run([engine, "pull", there])
+        host.run([engine, "tag", there, called])
+        job = ["-d", "--name", "count", "-v", f"{JOBS}:/jobs:ro", called, *_COUNT]
+        host.run(["spotrun", "run", *job])
+        await_lines(host, "count", 3)
+        spotrun(host, "checkpoint", "count")
+        saved = len(lines(host, "count"))
+        assert list(host.path("/var/lib/spotrun/store/images").glob("*")) == []
+        host.run(remove)
+        spotrun(host, "restore", "count")
+    await_lines(host, "count", saved + 3)
 
 
 @pytest.mark.parametrize("form", ["podman", "cri"])

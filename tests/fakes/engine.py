@@ -3,7 +3,7 @@
 import json
 import shutil
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from hashlib import sha256
@@ -84,7 +84,13 @@ class FakeEngine:
         """Have no need to be told."""
         return True
 
-    def command(self, words: Sequence[str], *, silent: bool = False) -> int:
+    def command(
+        self,
+        words: Sequence[str],
+        *,
+        silent: bool = False,
+        on_term: Callable[[], None] | None = None,  # noqa: ARG002 # nobody sends it one
+    ) -> int:
         """Do what the command does, as far as it is known here."""
         self.commands.append(tuple(words))
         try:
@@ -101,6 +107,14 @@ class FakeEngine:
             identity = self.create(arguments)
             if not silent:
                 sys.stdout.write(f"{identity}\n")
+            return ExitCode.OK
+        if verb == "tag":
+            image, name = arguments
+            found_image, layers = self._images[image]
+            self._images[name] = replace(found_image, name=name), layers
+            return ExitCode.OK
+        if verb == "rmi":
+            del self._images[arguments[-1]]
             return ExitCode.OK
         found = [it for it in map(self.find, arguments) if it]
         if not found:

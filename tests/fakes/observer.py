@@ -11,6 +11,7 @@ class Listener:
         """Start with nothing heard."""
         self.begun: list[str] = []
         self.ended: list[PhaseRecord] = []
+        self.notes: list[str] = []
 
     def begin(self, phase: str) -> None:
         """Take note that a phase begins."""
@@ -22,3 +23,7 @@ class Listener:
     def end(self, record: PhaseRecord) -> None:
         """Take note that a phase is done."""
         self.ended.append(record)
+
+    def note(self, text: str) -> None:
+        """Take note of what the user should know."""
+        self.notes.append(text)

@@ -1,6 +1,6 @@
 """A scripted Runner: answers for known command lines, and a record of the calls."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
@@ -34,6 +34,7 @@ class ScriptedRunner:
         *,
         silent: bool = False,  # noqa: ARG002
         stderr: IO[bytes] | None = None,  # noqa: ARG002
+        on_term: Callable[[], None] | None = None,  # noqa: ARG002
     ) -> int:
         """Return the status of the scripted answer as a shell has it."""
         status = self._answer(argv).status

@@ -258,6 +258,22 @@ def test_containers_of_a_docker_that_does_not_answer_are_known_by_its_files(
     assert host.paths.shim.exists() == refused
 
 
+@pytest.mark.parametrize("text", ["", "{", "[]", "\xff"])
+def test_container_that_docker_itself_could_not_load_needs_no_runtime(
+    host: Host, text: str
+) -> None:
+    """Its file is broken; that of another one is read all the same."""
+    host.programs = {"dockerd"}
+    host.install()
+    host.engines.answers = False
+    for letter, content in {"a": text, "b": '{"Runtime": "spotrun"}'}.items():
+        folder = host.root / "var/lib/docker/containers" / (letter * 64)
+        folder.mkdir(parents=True)
+        (folder / "hostconfig.json").write_text(content, "latin-1")
+    with pytest.raises(Refused, match=r"^b{12}: remove these containers first"):
+        host.uninstall()
+
+
 def test_uninstall_is_refused_while_containers_need_the_runtime(host: Host) -> None:
     """By whatever name they know it; those of other runtimes do not count."""
     host.install()
