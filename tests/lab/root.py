@@ -20,7 +20,8 @@ _PYTHON = "3.13"
 _PACKAGES = (
     "podman netavark aardvark-dns docker.io docker-cli runc crun criu libcriu2 catatonit iptables"
     " nftables iproute2 iputils-ping openssh-server openssh-client tar procps psmisc python3"
-    " python3-venv ca-certificates busybox-static docker-registry checkpointctl"
+    " python3-venv ca-certificates busybox-static docker-registry checkpointctl slurmctld slurmd"
+    " slurm-client munge sudo"
 )
 _NEWER = "criu libcriu2 libcompel1 libnl-3-200"
 _PINS = f"""\
