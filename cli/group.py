@@ -21,6 +21,9 @@ VERBS: Final = {
     "checkpoint": "save a running job",
     "restore": "let a saved job go on here",
     "migrate": "move a running job to another host",
+    "status": "tell whether jobs that are looked after can be saved in time",
+    "notice": "tell that this host will go",
+    "history": "show what has happened to a job, on all its hosts",
     "push": "put a snapshot into a registry, or send what waits",
     "pull": "take a snapshot from a registry",
     "export": "write a snapshot as an archive for Podman or CRI-O",
@@ -34,8 +37,11 @@ VERBS: Final = {
     "uninstall": "take back what install has changed",
     "doctor": "check whether this host is fit, and say what to do",
     "peer": "serve another host's migrate",
+    "supervise": "look after a job",
 }
-"""Each verb is the module of its name, or one of the engine's own; `peer` is for spotrun itself."""
+"""Each verb is the module of its name, or one of the engine's own."""
+HIDDEN: Final = frozenset(("peer", "supervise"))
+"""For spotrun itself."""
 
 
 class _Verbs(click.Group):
@@ -43,7 +49,7 @@ class _Verbs(click.Group):
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 # click's signature
         """Return the verbs in the order of the table."""
-        return [verb for verb in VERBS if verb != "peer"]
+        return [verb for verb in VERBS if verb not in HIDDEN]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 # click's signature
         """Import it."""

@@ -2,36 +2,71 @@
 
 import os
 from collections.abc import Sequence
-from typing import Final
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
 
 from spotrun.cli.opened import KEY_FILE, address, opened
 from spotrun.cli.output import Output
+from spotrun.cli.owned import ALL, COMING_BACK
 from spotrun.cli.result import Result
+from spotrun.images.address import Address
 from spotrun.images.errors import ExitCode, UsageError
+from spotrun.images.runspec import RunSpec
 from spotrun.runtime import engines, grammar, jobs, launcher
 
+if TYPE_CHECKING:
+    from spotrun.runtime.host import Host
+
 VERBS: Final = ("run", "create")
-OWN: Final = frozenset(("--engine", "--format", "--store", "--key-file"))
-"""Options of spotrun, before the image like all others."""
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """A command line, parted into the engine's and spotrun's own."""
+
+    verb: str
+    spec: RunSpec
+    own: dict[str, str]
+    store: Address | None
+
+    @property
+    def attached(self) -> bool:
+        """Tell whether this terminal is to be the container's."""
+        return self.verb == "run" and not grammar.flag(self.spec.options, "--detach")
 
 
 def launch(arguments: list[str], verb: str, told: Output) -> Result:
     """Make a job as `run` or `create` does."""
     spec = grammar.split(arguments)
     own = own_options(spec.options)
-    spec = grammar.part(spec, OWN)
-    attached = verb == "run" and not grammar.flag(spec.options, "--detach")
-    if told.json and attached:
-        raise UsageError(message="--format json needs --detach: the output is the container's")
     store = address(
         own.get("--store", os.environ.get("SPOTRUN_STORE")),
         own.get("--key-file", os.environ.get(KEY_FILE)),
     )
+    given = Given(verb, grammar.part(spec, ALL), own, store)
+    if told.json and given.attached:
+        raise UsageError(message="--format json needs --detach: the output is the container's")
     host = opened(told)
     if "--engine" in own:
         host = host.on(engines.choose(own["--engine"]))
-    started = launcher.run(host, spec, store=store, silent=told.json, verb=verb, tell=told.note)
-    if started.exit_code == ExitCode.OK and not attached and engines.left_open(own.get("--engine")):
+    if COMING_BACK & own.keys():
+        from spotrun.cli import tended
+
+        return tended.launch(host, given, told)
+    return _once(host, given, told)
+
+
+def _once(host: "Host", given: Given, told: Output) -> Result:
+    started = launcher.run(
+        host,
+        given.spec,
+        store=given.store,
+        silent=told.json,
+        verb=given.verb,
+        tell=told.note,
+    )
+    left_open = engines.left_open(given.own.get("--engine"))
+    if started.exit_code == ExitCode.OK and not given.attached and left_open:
         told.note(f"job {started.job!r} is on {host.engine.name}")
     if started.exit_code == ExitCode.PREEMPTED:
         told.note(str(jobs.absent(host.paths, started.job)))
@@ -40,7 +75,7 @@ def launch(arguments: list[str], verb: str, told: Output) -> Result:
 
 def own_options(words: Sequence[str]) -> dict[str, str]:
     """Return spotrun's own options among those before the image; a broken line has none."""
-    found = (option for option in _options(words) if option.name in OWN)
+    found = (option for option in _options(words) if option.name in ALL and option.on)
     return {option.name: option.value or "" for option in found}
 
 

@@ -10,7 +10,7 @@ from typing import NoReturn
 from spotrun.cli import launching
 from spotrun.cli.output import Output
 from spotrun.cli.result import Result
-from spotrun.images.errors import ExitCode, Interrupted, SpotrunError, UsageError
+from spotrun.images.errors import ExitCode, Interrupted, SpotrunError, Terminated, UsageError
 
 
 def main(
@@ -86,4 +86,4 @@ def _wants_json(verb: str, words: list[str]) -> bool:
 
 def _interrupt(signum: int, frame: object) -> NoReturn:  # noqa: ARG001 # signal's signature
     """Let SIGTERM take back what is under way, as Ctrl-C does."""
-    raise KeyboardInterrupt
+    raise Terminated

@@ -4,7 +4,8 @@ import click
 from click.shell_completion import CompletionItem
 
 from spotrun.cli.common import output
-from spotrun.cli.launching import OWN, asks_for_help, launch
+from spotrun.cli.launching import asks_for_help, launch
+from spotrun.cli.owned import ALL, FLAGS, PLACE, VALUES
 from spotrun.cli.result import Result
 from spotrun.runtime import grammar
 
@@ -24,7 +25,7 @@ class Launching(click.Command):
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem[str]]:  # noqa: ARG002 # click's signature
         """Offer the options of the engines and spotrun's own."""
-        names = sorted({*grammar.KNOWN, *OWN}) if incomplete.startswith("-") else []
+        names = sorted({*grammar.KNOWN, *ALL}) if incomplete.startswith("-") else []
         return [CompletionItem(name) for name in names if name.startswith(incomplete)]
 
     def format_usage(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -37,14 +38,15 @@ class Launching(click.Command):
             formatter.write_dl(
                 [
                     ("--name NAME", "name of the job, which is the container's"),
-                    ("--store PLACE", "where its snapshots go: a path, or s3://BUCKET/PREFIX, …"),
-                    ("--key-file FILE", "the file with the secret of an encrypted store"),
-                    ("--format table|json", "for people or programs; json needs --detach"),
-                    (
-                        "--engine docker|podman|auto",
-                        "auto: Docker if it runs and `spotrun install` told it, else Podman",
-                    ),
+                    *((f"{name} {takes}", means) for name, (takes, means) in PLACE.items()),
                     ("any other", "is the engine's own; unknown flags are written as --flag=true"),
+                ]
+            )
+        with formatter.section("Options of jobs that come back"):
+            formatter.write_dl(
+                [
+                    *((f"{name} {takes}", means) for name, (takes, means) in VALUES.items()),
+                    *FLAGS.items(),
                 ]
             )
 

@@ -306,3 +306,7 @@ class Interrupted(SpotrunError):
 
     template = "interrupted"
     exit_code = ExitCode.INTERRUPTED
+
+
+class Terminated(KeyboardInterrupt):
+    """SIGTERM came: this host, or whoever started spotrun, is about to go."""

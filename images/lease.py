@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 PREFIX: Final = "leases/"
 DURATION: Final = 60.0
-"""Seconds, by the holder's clock, for which a lease is valid after it was last written."""
+"""Seconds, by the holder's clock, for which a lease is valid after a write, by default."""
 DRIFT: Final = 0.01
 """How much faster or slower than time a host's clock may go."""
 
@@ -145,7 +145,7 @@ class Lease:
     def release(self, *, ended: int | None = None) -> None:
         """Let others take it at once; the job must be frozen, and nothing else be under way.
 
-        Or it has `ended` by itself with that exit code. LeaseLost: they can already, or somebody has.
+        Or it has `ended` with that exit code. LeaseLost: they can already, or somebody has.
         """
         self._while_held(lambda it: replace(it, held=False, ended=ended))
         self._lost = True

@@ -5,6 +5,7 @@ file is a character device 0:0, a replaced directory carries `trusted.overlay.op
 (kernel documentation, filesystems/overlayfs). GNU tar keeps all of that.
 """
 
+import shutil
 from pathlib import Path
 
 from spotrun.images.process import Runner, checked
@@ -34,6 +35,15 @@ def unpack(runner: Runner, archive: Path, target: Path) -> None:
     """Write the tree of `archive` into the existing directory `target`."""
     argv = [*unpack_command(archive), f"--directory={target}"]
     checked(runner.run(argv), argv)
+
+
+def empty(folder: Path) -> None:
+    """Remove all that is in a directory."""
+    for entry in folder.iterdir():
+        if entry.is_dir() and not entry.is_symlink():
+            shutil.rmtree(entry)
+        else:
+            entry.unlink()
 
 
 def unpack_command(archive: Path) -> list[str]:

@@ -6,6 +6,7 @@ it running.
 """
 
 import shutil
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -16,21 +17,15 @@ from typing import Any, Final
 
 from spotrun.images import logformat, trees
 from spotrun.images.address import Address
-from spotrun.images.errors import (
-    CaptureFailed,
-    NotCapturable,
-    SpotrunError,
-)
+from spotrun.images.errors import CaptureFailed, NotCapturable, SpotrunError
 from spotrun.images.logformat import LogFormat
-from spotrun.images.manifest import (
-    Tree,
-    new_snapshot_id,
-)
+from spotrun.images.manifest import Kind, Tree, new_snapshot_id
 from spotrun.images.store import file_sizes
 from spotrun.runtime import (
     criu,
     doctor,
     facts,
+    fence,
     fitness,
     jobs,
     locks,
@@ -48,20 +43,33 @@ from spotrun.runtime.transaction import Observer, Phase, Session, Transaction
 from spotrun.runtime.watch import watched
 
 _SHM: Final = "/dev/shm"  # noqa: S108 # a path in the container
+_PASSING: Final = 3.0
+"""Seconds in which what came in by `exec` may end by itself."""
+_PAUSE: Final = 0.1
 _MARGIN: Final = 64 << 20
 """Bytes that stay free beside the memory image: metadata and changed files."""
 
 
 def checkpoint(
-    host: Host, job: str, *, leave_running: bool, store: Address | None, observer: Observer
+    host: Host,
+    job: str,
+    *,
+    leave_running: bool,
+    store: Address | None,
+    kind: Kind = Kind.LIVE,
+    observer: Observer,
 ) -> CaptureState:
-    """Save a running job; unless left running it is ended once the snapshot is committed."""
+    """Save a running job; unless left running it is ended once the snapshot is committed.
+
+    Only files are saved where it ends and there is no time for more.
+    """
     host = host.of(job)
     with locks.hold(host.paths.locks, job, "checkpoint", host.clock.now(), wait=False) as lock:
         state = begin(host, job, store=store, left_running=leave_running)
-        kind = LEAVE_RUNNING if leave_running else STOP
+        state.kind = kind
+        how = LEAVE_RUNNING if leave_running else STOP if kind is Kind.LIVE else STOP_FILES
         with transaction.failing_as(lambda error: failed(job, error)):
-            transaction.run(Session(host, lock, observer), kind, state)
+            transaction.run(Session(host, lock, observer), how, state)
     return state
 
 
@@ -90,6 +98,7 @@ def begin(host: Host, job: str, *, store: Address | None, left_running: bool) ->
         image=replace(image, name=record.run.image),
         run=record.run,
         epoch=record.epoch,
+        care=record.care,
         parent=record.parent,
         pid=container.pid,
         bundle=str(container.bundle),
@@ -141,15 +150,25 @@ def _preflight(session: Session, state: CaptureState) -> None:
     version = cache(host.engine.version)
     doctor.require(doctor.examine(host.runner, version, thorough=False))
     state.host = facts.gather(host.runner, version())
-    state.pids = host.oci.processes(state.container)
     preflight.specification(state.job, spec_of(state))
+    state.pids = _alone(host, state.container)
     preflight.examine(state.job, state.pids)
-    state.memory = memory_of(state.pids)
+    state.memory = memory_of(state.pids) if state.kind is Kind.LIVE else 0
     needed = state.memory + _MARGIN
     storing.look(host, state)
     if (free := fitness.free_disk(host.paths.scratch)) < needed:
         reason = f"its memory needs {fitness.size(needed)}, {host.paths.scratch} has"
         raise NotCapturable(job=state.job, reason=f"{reason} {fitness.size(free)} free")
+
+
+def _alone(host: Host, container: str) -> list[int]:
+    """Return the processes, when those of an `exec` are gone: a healthcheck's do not last."""
+    end = host.clock.monotonic() + _PASSING
+    while True:
+        pids = host.oci.processes(container)
+        if preflight.from_outside(pids) is None or host.clock.monotonic() > end:
+            return pids
+        time.sleep(_PAUSE)
 
 
 def _prepare(session: Session, state: CaptureState) -> None:
@@ -173,6 +192,12 @@ def _freeze(session: Session, state: CaptureState) -> None:
 
 def _thaw(session: Session, state: CaptureState) -> None:
     if session.host.oci.status(state.container) is not None:
+        _let_run(session, state)
+
+
+def _let_run(session: Session, state: CaptureState) -> None:
+    """Thaw it, unless another host may have the job by now."""
+    if fence.left(session.host.paths, state.job) > 0:
         session.host.oci.thaw(state.container)
 
 
@@ -248,7 +273,7 @@ def _sources(state: CaptureState) -> Iterator[Tree]:
 
 
 def _thaw_again(session: Session, state: CaptureState) -> None:
-    session.host.oci.thaw(state.container)
+    _let_run(session, state)
     session.host.gpu.resume(state.pids)
 
 
@@ -307,6 +332,13 @@ STOP: Final[Transaction[CaptureState]] = Transaction(
     verb="checkpoint",
     state=CaptureState,
     phases=[*PREPARE, SAVE_IMAGE, *FREEZE, DUMP_AND_SEND, COPY, STORE, PUBLISH, END, TIDY_UP],
+    commit="publish",
+    committed=storing.published,
+)
+STOP_FILES: Final[Transaction[CaptureState]] = Transaction(
+    verb="checkpoint of files",
+    state=CaptureState,
+    phases=[*PREPARE, SAVE_IMAGE, FREEZE[-1], COPY, STORE, PUBLISH, END, TIDY_UP],
     commit="publish",
     committed=storing.published,
 )

@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from spotrun.images.address import Address
+from spotrun.images.care import Care
 from spotrun.images.logformat import LogFormat
-from spotrun.images.manifest import HostFacts, Tree
+from spotrun.images.manifest import HostFacts, Kind, Tree
 from spotrun.images.recipe import Content
 from spotrun.images.runspec import ImageRef, RunSpec
 from spotrun.runtime import scratch
@@ -27,6 +28,8 @@ class CaptureState(State):
     store: Address
     left_running: bool
     handover: bool = False
+    kind: Kind = Kind.LIVE
+    care: Care | None = None
     image: ImageRef
     run: RunSpec
     epoch: int

@@ -4,14 +4,14 @@ Those that change what a capture or a restore works on hold the job's lock, and 
 when somebody else holds it.
 """
 
-import fcntl
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from itertools import groupby
 
+from spotrun.images import ledger
 from spotrun.images.errors import EngineError, ExitCode, Unsettled
-from spotrun.runtime import jobs, locks, transaction, unsent
+from spotrun.runtime import afresh, jobs, locks, transaction, unsent
 from spotrun.runtime.engine import Container
 from spotrun.runtime.host import Host
 from spotrun.runtime.jobs import Job, Place
@@ -34,12 +34,14 @@ def pass_on(host: Host, line: Line, need: Need) -> int:
     """Let the engine do it; return its exit status, or 85 if the job has left meanwhile."""
     found = [(word, *container(host, word)) for word in line.jobs]
     names = [str(it.job) for _, _, it in found]
-    with _undisturbed(host, line.verb, names, need), _afresh(host, line.verb, names):
+    marked = names if line.verb == "restart" else []
+    with _undisturbed(host, line.verb, names, need), afresh.wanted(host.paths, marked):
         status = 0
-        for engine, group in groupby(found, key=lambda it: it[1].engine):
-            called = [word if it.name == it.job else it.id for word, _, it in group]
+        for _, group in groupby(found, key=lambda it: it[1].engine.name):
+            here = list(group)
+            called = [word if it.name == it.job else it.id for word, _, it in here]
             words = [line.verb, *line.options, *called, *line.behind]
-            status = engine.command(words) or status
+            status = here[0][1].engine.command(words) or status
     return ExitCode.PREEMPTED if any(jobs.has_left(host.paths, it) for it in names) else status
 
 
@@ -53,11 +55,11 @@ def container(host: Host, job: str) -> tuple[Host, Container]:
 
 
 def running(host: Host) -> list[str]:
-    """Return the names of the jobs that have processes here."""
+    """Return the names of the jobs that have processes here, as far as their engines answer."""
     records = jobs.all_records(host.paths)
     found: list[Container] = []
     for engine in in_use(records):
-        with suppress(EngineError):  # what is on one that does not answer does not run
+        with suppress(EngineError):  # its jobs may run without it, but nobody else could tell
             found += containers(host, engine, records)
     return [str(it.job) for it in found if it.running]
 
@@ -112,17 +114,8 @@ def remove(host: Host, job: str, options: Sequence[str], *, snapshots: bool) -> 
             unsent.drop(host, name)
             store = host.store(record.store if record else None)
             store.remove(name, *(snapshot for _, snapshot in store.ids(name)))
+            ledger.forget(store, name)
         jobs.forget(host.paths, name)
-
-
-@contextmanager
-def _afresh(host: Host, verb: str, names: Sequence[str]) -> Iterator[None]:
-    """Tell the shim that a restart is meant, whatever past the jobs have."""
-    with ExitStack() as held:
-        for mark in [host.paths.afresh / name for name in names if verb == "restart"]:
-            held.callback(mark.unlink, missing_ok=True)
-            fcntl.flock(held.enter_context(mark.open("w")), fcntl.LOCK_EX)
-        yield
 
 
 @contextmanager

@@ -23,6 +23,7 @@ _FLAGS_OF_PODMAN: Final = """
     env-host http-proxy no-hostname no-hosts passwd read-only-tmpfs replace rmi rootfs syslog
     tls-verify trace transient-store unsetenv-all
 """
+_FLAGS_OF_SPOTRUN: Final = "fresh takeover"
 _VALUES_OF_BOTH: Final = """
     add-host annotation attach blkio-weight blkio-weight-device cap-add cap-drop cgroup-parent
     cgroupns cidfile cpu-period cpu-quota cpu-rt-period cpu-rt-runtime cpu-shares cpus cpuset-cpus
@@ -69,6 +70,7 @@ KNOWN: Final = {
     **_row(_FLAGS_OF_BOTH, "docker podman", flag=True),
     **_row(_FLAGS_OF_DOCKER, "docker", flag=True),
     **_row(_FLAGS_OF_PODMAN, "podman", flag=True),
+    **_row(_FLAGS_OF_SPOTRUN, "", flag=True),
     **_row(_VALUES_OF_BOTH, "docker podman"),
     **_row(_VALUES_OF_DOCKER, "docker"),
     **_row(_VALUES_OF_PODMAN, "podman"),

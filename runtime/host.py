@@ -2,7 +2,7 @@
 
 import os
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from spotrun.images.address import NO_KEY, Address
 from spotrun.images.errors import UsageError
@@ -19,6 +19,11 @@ if TYPE_CHECKING:
     from spotrun.images.store import Store
 
 
+LEASE_SECONDS: Final = 60.0
+_LEAST: Final = 5
+"""Less is no time for a store that is slow to answer."""
+
+
 @dataclass(frozen=True, slots=True)
 class Host:
     """The seams of one host."""
@@ -33,17 +38,25 @@ class Host:
     gpu: GpuDriver
     threads: int | None = None
     """How many may store a snapshot while the job goes on; None: half as many as processors."""
+    upload_limit: int | None = None
+    """Bytes a second that go to a store at most, on the average."""
+    lease_seconds: float = LEASE_SECONDS
+    """For how long a job may run after its lease was last renewed."""
 
     def store(self, address: Address | None = None, *, make: bool = False) -> "Store":
         """Return a store, by default this host's own, which is made if need be."""
         from spotrun.images.cache import PackCache
         from spotrun.images.opening import open_store
+        from spotrun.images.throttle import Throttled
 
         if address is None or address == self.own_store:
             return open_store(self.own_store, make=True)
         store = open_store(address, make=make)
-        if address.remote and store.packs is store.backend:
-            store.packs = PackCache(store.backend, self.paths.cache)
+        if store.packs is store.backend:
+            if self.upload_limit:
+                store.packs = Throttled(store.packs, self.upload_limit)
+            if address.remote:
+                store.packs = PackCache(store.packs, self.paths.cache)
         return store
 
     def on(self, engine: str) -> "Host":
@@ -69,10 +82,10 @@ class Host:
         return Address(str(self.paths.store), NO_KEY)
 
 
-def this_host(engine: str | None = None) -> Host:
-    """Return the real one, for new jobs with that engine; nothing is started or written yet."""
+def this_host() -> Host:
+    """Return the real one, with the engine for new jobs; nothing is started or written yet."""
     paths, runner = Paths.of(), SystemRunner()
-    name = engines.choose(engine or os.environ.get(engines.VARIABLE))
+    name = engines.choose(os.environ.get(engines.VARIABLE))
     chosen = engines.engine(name, runner, paths)
     return Host(
         paths=paths,
@@ -82,7 +95,18 @@ def this_host(engine: str | None = None) -> Host:
         oci=Runc(runner, root=chosen.runc_root),
         gpu=NoGpu(),
         threads=_threads(os.environ.get("SPOTRUN_THREADS")),
+        lease_seconds=_seconds(os.environ.get("SPOTRUN_LEASE_SECONDS")),
     )
+
+
+def _seconds(given: str | None) -> float:
+    if given is None:
+        return LEASE_SECONDS
+    if not given.isdecimal() or int(given) < _LEAST:
+        raise UsageError(
+            message=f"SPOTRUN_LEASE_SECONDS is {given!r}, not a number from {_LEAST} on"
+        )
+    return float(given)
 
 
 def _threads(given: str | None) -> int | None:

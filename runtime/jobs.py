@@ -1,11 +1,12 @@
 """What this host knows of its jobs beside what the engine and the store know."""
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 
 from spotrun.images.address import Address
+from spotrun.images.care import Care
 from spotrun.images.durable import write_json
 from spotrun.images.errors import JobMoved, JobNotFound, JobStored, UsageError
 from spotrun.images.runspec import JOB_NAME, RunSpec
@@ -39,6 +40,8 @@ class Job:
     """The one it is, or was last, on."""
     container: str | None = None
     """Id of one that others started and named; None: the job's container has its name."""
+    care: Care | None = None
+    """How it is looked after; None: it is saved when somebody says so."""
 
 
 def check_name(name: str) -> str:
@@ -68,6 +71,16 @@ def forget(paths: Paths, name: str) -> None:
     """Remove a job's record, and CRIU's configuration for it."""
     _path(paths, name).unlink(missing_ok=True)
     paths.criu_config(name).unlink(missing_ok=True)
+
+
+def let_go(paths: Paths, job: Job, taker: str | None = None) -> None:
+    """Note that a job goes on elsewhere: where the taker has it, or from its last snapshot."""
+    if taker:
+        save(paths, replace(job, place=Place.MOVED, target=taker))
+    elif job.parent:
+        save(paths, replace(job, place=Place.STORED))
+    else:
+        forget(paths, job.name)
 
 
 def has_left(paths: Paths, name: str) -> bool:

@@ -4,11 +4,12 @@ import os
 import shlex
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
 from spotrun.images.address import Address
+from spotrun.images.care import Care
 from spotrun.images.errors import EngineError, ExitCode, NameTaken
 from spotrun.images.runspec import RunSpec
 from spotrun.runtime import grammar, jobs, options
@@ -54,6 +55,16 @@ def install(paths: Paths) -> None:
 
 
 @dataclass(frozen=True, slots=True)
+class Tended:
+    """What is other with a job that has a supervisor."""
+
+    epoch: int
+    care: Care
+    on_term: Callable[[], None]
+    """What SIGTERM means while it is attached."""
+
+
+@dataclass(frozen=True, slots=True)
 class Started:
     """What became of `run`."""
 
@@ -71,6 +82,7 @@ def run(
     silent: bool = False,
     verb: str = "run",
     tell: Callable[[str], None],
+    tended: Tended | None = None,
 ) -> Started:
     """Make a job with the engine's own `run` or `create`; the exit code is 85 if it has left.
 
@@ -83,24 +95,23 @@ def run(
     spec = options.settled(spec, Path.cwd())
     fitted = options.fit(host.engine, spec.options)
     if store:
-        host.store(
-            store, make=True
-        )  # what is wrong with it is better known now than when it counts
+        host.store(store, make=True)  # better to know now what is wrong with it
     install(host.paths)
-    store = store or host.own_store
     before = jobs.load(host.paths, name)
     taken = host.of(name).container(name) if before else None
     if taken and not grammar.flag(spec.options, "--replace"):
         raise NameTaken(name=name, where="this host", container=taken.id[:12])
-    jobs.save(host.paths, jobs.Job(name=name, run=spec, store=store, engine=host.engine.name))
+    engine, store = host.engine, store or host.own_store
+    job = jobs.Job(name=name, run=spec, store=store, engine=engine.name)
+    if tended:
+        job = replace(job, epoch=tended.epoch, care=tended.care)
+    jobs.save(host.paths, job)
     for note in fitted.notes:
         tell(note)
-    own = [f"--label={JOB_LABEL}={name}", f"--annotation={JOB_LABEL}={name}"]
-    own += [f"--annotation={CRIU_ANNOTATION}={host.paths.criu_config(name)}"]
-    named = [] if given else [f"--name={name}"]
-    arguments = [*fitted.words, *named, *own, spec.image, *spec.command]  # the last label counts
+    own = _own(host.paths, name, named=bool(given))
+    words = [verb, *fitted.words, *own, spec.image, *spec.command]  # the last label counts
     try:
-        status = host.engine.command([verb, *arguments], silent=silent)
+        status = engine.command(words, silent=silent, on_term=tended.on_term if tended else None)
     except EngineError:
         _take_back(host, name, before, taken)
         raise
@@ -108,8 +119,18 @@ def run(
         _take_back(host, name, before, taken)
     if jobs.has_left(host.paths, name):
         return Started(name, None, ExitCode.PREEMPTED)
-    found = host.engine.find(name) if silent else None
+    found = engine.find(name) if silent else None
     return Started(name, found.id if found else None, status)
+
+
+def _own(paths: Paths, name: str, *, named: bool) -> list[str]:
+    """Return the options that make a container a job; it gets a name if its user gave none."""
+    return [
+        *([] if named else [f"--name={name}"]),
+        f"--label={JOB_LABEL}={name}",
+        f"--annotation={JOB_LABEL}={name}",
+        f"--annotation={CRIU_ANNOTATION}={paths.criu_config(name)}",
+    ]
 
 
 def _take_back(host: Host, name: str, before: jobs.Job | None, taken: Container | None) -> None:

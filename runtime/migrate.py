@@ -20,7 +20,18 @@ from spotrun.images.errors import (
 from spotrun.images.manifest import PhaseRecord, encode
 from spotrun.images.pack import key_of
 from spotrun.images.store import Store
-from spotrun.runtime import admission, capture, facts, jobs, locks, scratch, transaction
+from spotrun.runtime import (
+    admission,
+    capture,
+    facts,
+    fence,
+    jobs,
+    locks,
+    scratch,
+    supervising,
+    tenure,
+    transaction,
+)
 from spotrun.runtime.captured import CaptureState
 from spotrun.runtime.host import Host
 from spotrun.runtime.peer import MANIFEST
@@ -40,6 +51,8 @@ class MigrateState(CaptureState):
     """Whether the target can have the image from here only."""
     layers: list[str] = field(default_factory=list)
     """Digests of layers that the target has."""
+    leased: bool = False
+    """Whether this host had a lease of the job."""
     confirmed: bool = False
     """Whether the target has said that the job runs there."""
     there: list[PhaseRecord] = field(default_factory=list)
@@ -91,6 +104,7 @@ def _check_target(session: Session, state: MigrateState) -> None:
     if answer.data["refusals"]:
         reason = "; ".join(answer.data["refusals"])
         raise NotRestorable(snapshot=f"of {state.job}", where=state.target, reason=reason)
+    state.leased = tenure.of(host.paths, state.job) is not None
     _choose_store(host, state, shared=answer.data["sees_store"])
     state.send_image = not answer.data["has_image"] and not state.image.digest
     state.layers = answer.data["layers"]
@@ -101,6 +115,12 @@ def _choose_store(host: Host, state: MigrateState, *, shared: bool) -> None:
     state.shared = shared
     if shared:
         return
+    if state.leased:
+        reason = (
+            f"the job comes back by itself from {state.store.url}, which {state.target} does not"
+            " see; use a store that both reach"
+        )
+        raise NotRestorable(snapshot=f"of {state.job}", where=state.target, reason=reason)
     if host.store(state.store).encrypted:
         reason = (
             f"its store {state.store.url} is encrypted, and this host does not see it, so that"
@@ -149,6 +169,25 @@ def _call_back(session: Session, state: MigrateState) -> None:
         _remote(session, state).call("peer", "settle", state.job, state.snapshot)
 
 
+def _hand_over(session: Session, state: MigrateState) -> None:
+    """Let the target have the lease; whatever happens, the job must not run here without it."""
+    if state.leased:
+        tenure.give_up(session.host, state.job)
+        fence.close(session.host.paths, state.job)
+
+
+def _take_back(session: Session, state: MigrateState) -> None:
+    host = session.host
+    if state.leased and tenure.of(host.paths, state.job) is None:
+        note = session.observer.note
+        taken = tenure.take(host, state.job, state.store, above=0, by_force=False, tell=note)
+        record = jobs.load(host.paths, state.job)
+        if record:
+            jobs.save(host.paths, replace(record, epoch=taken.epoch))
+        if not supervising.supervised(host.paths, state.job):
+            supervising.begin(host, state.job)
+
+
 def _restore_there(session: Session, state: MigrateState) -> None:
     remote = _remote(session, state)
     answer = remote.call("restore", state.job, "--snapshot", state.snapshot, *_place(state))
@@ -188,6 +227,7 @@ def _give_up(session: Session, state: MigrateState) -> None:
         given = replace(record, place=place, target=state.target)
         jobs.save(host.paths, replace(given, parent=state.snapshot, store=state.store))
     host.engine.remove(state.container)
+    tenure.forget(host.paths, state.job)
     if state.confirmed and not state.shared:
         _forget_handovers(host.store(state.store), state.job)
 
@@ -224,6 +264,7 @@ MIGRATE: Final[Transaction[MigrateState]] = Transaction(
         capture.STORE,
         Phase("publish", capture.PUBLISH.do, _unpublish),
         Phase("send", _send, _call_back),
+        Phase("hand over lease", _hand_over, _take_back),
         Phase("restore there", _restore_there),
         Phase("give up here", _give_up),
         capture.TIDY_UP,

@@ -31,7 +31,8 @@ class Paths:
         """Make all folders; memory images hold secrets, so only their owner may look."""
         inner = (self.jobs, self.journal, self.scratch, self.scratch_locks, self.unsent,
                  self.criu, self.locks, self.plans, self.restored, self.afresh,
-                 self.networks)  # fmt: skip
+                 self.networks, self.leases, self.supervisors, self.fences,
+                 self.notices)  # fmt: skip
         for folder in (self.state, self.run, self.memory, *inner):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         for folder in (self.state, self.run, self.memory):
@@ -111,6 +112,30 @@ class Paths:
     def afresh(self) -> Path:
         """Marks of jobs that the engine may start once from their begin, though they are saved."""
         return self.run / "afresh"
+
+    @property
+    def leases(self) -> Path:
+        """Which leases this host has, one file a job."""
+        return self.state / "leases"
+
+    @property
+    def supervisors(self) -> Path:
+        """Their locks, and what they say of themselves, for each job."""
+        return self.run / "supervisors"
+
+    @property
+    def fences(self) -> Path:
+        """Until when jobs may run, one file a job."""
+        return self.run / "fences"
+
+    @property
+    def notices(self) -> Path:
+        """Notices given by hand, one file a job."""
+        return self.run / "notices"
+
+    def supervisor_log(self, job: str) -> Path:
+        """Return what a job's supervisor has to say."""
+        return self.state / f"{job}-supervisor.log"
 
     def criu_config(self, job: str) -> Path:
         """Return the CRIU configuration file of a job."""

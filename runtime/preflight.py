@@ -93,7 +93,7 @@ def _traced(pids: Sequence[int]) -> str | None:
     return None
 
 
-def _from_outside(pids: Sequence[int]) -> str | None:
+def from_outside(pids: Sequence[int]) -> str | None:
     """Find a process that the container's first one did not start, as `exec` brings them in.
 
     CRIU saves a tree of processes, and what hangs beside it in the cgroup makes the dump fail.
@@ -214,7 +214,7 @@ def _unix_connection(pids: Sequence[int]) -> str | None:
 
 _CHECKS: Final[tuple[Callable[[Sequence[int]], str | None], ...]] = (
     _traced,
-    _from_outside,
+    from_outside,
     _other_user,
     _stuck,
     _open_file,

@@ -11,12 +11,14 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from spotrun.images import logformat, trees
+from spotrun.images import lease, logformat, trees
 from spotrun.images.address import Address
+from spotrun.images.care import Care
 from spotrun.images.durable import write_json
 from spotrun.images.errors import (
     NameTaken,
@@ -26,16 +28,19 @@ from spotrun.images.errors import (
     SpotrunError,
     StoreUnavailable,
 )
-from spotrun.images.manifest import Manifest, Tree
+from spotrun.images.manifest import Kind, Manifest, Tree
 from spotrun.runtime import (
     admission,
+    afresh,
     criu,
     grammar,
     jobs,
     launcher,
     locks,
     options,
+    probe,
     scratch,
+    supervising,
     transaction,
 )
 from spotrun.runtime.engine import (
@@ -58,13 +63,19 @@ class RestoreState(State):
 
     manifest: Manifest
     """Of the snapshot; its job may have another name than `job`, the one it goes on under."""
+    kind: Kind = Kind.LIVE
+    """Of a live one, too, only the files may be wanted."""
     store: Address
+    epoch: int
+    care: Care | None = None
     attempt: str
     """Unique to this restore: label of the container it makes."""
     container: str | None = None
     replaced: str | None = None
     """Id of the job's container that has ended, in whose place the new one comes."""
     new_volumes: list[str] = field(default_factory=list)
+    started: str = ""
+    """When it was about to run: ISO 8601."""
 
     @property
     def snapshot(self) -> str:
@@ -85,34 +96,69 @@ def restore(
     """Let a stored job go on here, under its own or another name, on its engine or that one."""
     name = jobs.check_name(name or job)
     host = host.on(engine) if engine else host.of(job)
-    with locks.hold(host.paths.locks, name, "restore", host.clock.now(), wait=False) as lock:
-        record = jobs.load(host.paths, job)
-        address = store or (record.store if record else host.own_store)
+    record = jobs.load(host.paths, job)
+    address = store or (record.store if record else host.own_store)
+    manifest = _manifest(host, job, snapshot, address)
+    if name != job:
+        jobs.refuse_stored(host.paths, name)
+        return go_on(host, name, manifest, address, observer=observer)
+    leased = lease.read(host.store(address), job) is not None
+    care = manifest.care or (Care() if leased else None)
+    if care is None:
+        return go_on(host, name, manifest, address, observer=observer)
+    with supervising.launching(
+        host, job, address, above=manifest.epoch, tell=observer.note
+    ) as tenure:
         manifest = _manifest(host, job, snapshot, address)
-        if name != job:
-            jobs.refuse_stored(host.paths, name)
-        taken = _making_way(host, name)
+        return go_on(
+            host, name, manifest, address, care=care, epoch=tenure.epoch, observer=observer
+        )
+
+
+def go_on(
+    host: Host,
+    name: str,
+    manifest: Manifest,
+    store: Address,
+    *,
+    kind: Kind | None = None,
+    care: Care | None = None,
+    epoch: int | None = None,
+    in_place: bool = False,
+    observer: Observer,
+) -> RestoreState:
+    """Let a job go on from a snapshot, or only from its files; by default as that is.
+
+    Under a lease it has that one's `epoch`. With `in_place`, a container of it that has come to a
+    good end makes way, too.
+    """
+    with locks.hold(host.paths.locks, name, "restore", host.clock.now(), wait=False) as lock:
+        taken = _making_way(host, name, in_place=in_place)
         state = RestoreState(
             job=name,
             engine=host.engine.name,
             manifest=manifest,
-            store=address,
+            kind=kind or manifest.kind,
+            store=store,
+            epoch=manifest.epoch + 1 if epoch is None else epoch,
+            care=care,
             attempt=f"{manifest.snapshot}-{host.clock.now().timestamp():.6f}",
             replaced=taken.id if taken else None,
         )
+        how = RESTORE if state.kind is Kind.LIVE else RESTORE_FILES
         with _volumes_to_itself(host, manifest), transaction.failing_as(partial(_failed, state)):
-            transaction.run(Session(host, lock, observer), RESTORE, state)
+            transaction.run(Session(host, lock, observer), how, state)
     return state
 
 
-def _making_way(host: Host, name: str) -> Container | None:
+def _making_way(host: Host, name: str, *, in_place: bool) -> Container | None:
     """Return the ended container of a job that a restore replaces, or raise NameTaken."""
     elsewhere = host.of(name)
     running = elsewhere.container(name) if elsewhere.engine.name != host.engine.name else None
     if running and running.running:
         raise NameTaken(name=name, where=elsewhere.engine.name, container=running.id[:12])
     taken = host.engine.find(name)
-    if taken and (taken.job != name or taken.running or taken.finished):
+    if taken and (taken.job != name or taken.running or (taken.finished and not in_place)):
         raise NameTaken(name=name, where="this host", container=taken.id[:12])
     return taken
 
@@ -169,16 +215,18 @@ def _get_image(session: Session, state: RestoreState) -> None:
 def _fetch(session: Session, state: RestoreState) -> int:
     """Bring the files here; those of the root file system go to their place meanwhile."""
     host, store, manifest = session.host, session.host.store(state.store), state.manifest
-    images = manifest.memory_bytes
+    live = state.kind is Kind.LIVE
+    images = manifest.memory_bytes if live else 0
     folder = scratch.make(host.paths, state.attempt, images=images, memory=2 * images)
     store.read(state.attempt, state.job, platform.node())
-    memory = [path for path in manifest.files if path.startswith("criu/")]
+    memory = {path for path in manifest.files if path.startswith("criu/")}
     others = manifest.files.keys() - memory
     opened, tell = store.opened(manifest), session.observer.progress
     with ThreadPoolExecutor(1) as beside:
         moved = opened.fetch(folder, others, tell)
         placing = beside.submit(_place_files, session, state)
-        moved += opened.fetch(folder, memory, tell)
+        if live:
+            moved += opened.fetch(folder, memory, tell)
         placing.result()
     with suppress(StoreUnavailable):  # then the hold lapses by itself
         store.end(state.attempt)
@@ -209,18 +257,26 @@ def _create(session: Session, state: RestoreState) -> None:
     launcher.install(host.paths)
     annotations = {
         JOB_LABEL: state.job,
-        RESTORE_ANNOTATION: str(_plan(session, state)),
         CRIU_ANNOTATION: str(host.paths.criu_config(state.job)),
     }
+    if state.kind is Kind.LIVE:
+        annotations[RESTORE_ANNOTATION] = str(_plan(session, state))
     labels = {JOB_LABEL: state.job, TRANSACTION_LABEL: state.attempt}
     arguments = [f"--name={state.job}", "--pull=never", *_made_up(manifest)]
     arguments += options.again(host.engine, manifest.run.options)
     arguments += [f"--env={variable}" for variable in _environment(manifest)]
     arguments += [f"--annotation={key}={value}" for key, value in annotations.items()]
     arguments += [f"--label={key}={value}" for key, value in labels.items()]
-    state.container = host.engine.create(
-        [*arguments, _image(host, manifest), *manifest.run.command]
-    )
+    entry, command = _command(state)
+    state.container = host.engine.create([*arguments, *entry, _image(host, manifest), *command])
+
+
+def _command(state: RestoreState) -> tuple[list[str], list[str]]:
+    """Return the entry point, if it is another one, and the command."""
+    other = state.care.resume_command if state.care else None
+    if other is None or state.kind is Kind.LIVE:
+        return [], list(state.manifest.run.command)
+    return ["--entrypoint=sh"], ["-c", other]
 
 
 def _made_up(manifest: Manifest) -> list[str]:
@@ -269,6 +325,25 @@ def _place_files(session: Session, state: RestoreState) -> None:
         logformat.give(folder / manifest.log, container.log)
 
 
+def _fill_volumes(session: Session, state: RestoreState) -> None:
+    """Give new volumes what the snapshot has, in the place of what the image has."""
+    host, folder = session.host, _folder(session, state)
+    places = {it.destination: it.source for it in _container(host, state).mounts if it.volume}
+    for tree in _carried(state, state.manifest):
+        if place := places.get(tree.destination):
+            trees.empty(place)
+            trees.unpack(host.runner, folder / tree.archive, place)
+
+
+def _start_afresh(session: Session, state: RestoreState) -> None:
+    """Let the engine start its command anew, on the files of the snapshot."""
+    host = session.host
+    state.started = host.clock.now().isoformat()
+    host.paths.criu_config(state.job).write_text(criu.config())
+    with afresh.wanted(host.paths, [state.job]):
+        host.engine.start(str(state.container))
+
+
 def _start(session: Session, state: RestoreState) -> int:
     """Let the engine start it, which the shim turns into a restore of the processes."""
     host, folder, manifest = session.host, _folder(session, state), state.manifest
@@ -289,6 +364,7 @@ def _start(session: Session, state: RestoreState) -> int:
         "trees": [_tree(folder, tree) for tree in _carried(state, manifest)],
     }
     write_json(_plan(session, state), plan)
+    state.started = host.clock.now().isoformat()
     try:
         host.engine.start(str(state.container))
     except SpotrunError as error:
@@ -316,13 +392,17 @@ def _resume_gpu(session: Session, state: RestoreState) -> None:
 
 
 def _probe(session: Session, state: RestoreState) -> None:
-    """Prove that it still runs a moment later; its images are not needed any more."""
+    """Prove that it still runs a moment later, and is well; its images are not needed any more."""
     with ThreadPoolExecutor(1) as beside:
         beside.submit(scratch.remove, session.host.paths, state.attempt)
         time.sleep(_PROBE_SECONDS)
     found = _container(session.host, state)
     if not found.running:
         reason = f"its processes ended at once, with status {found.exit_code}"
+        raise RestoreFailed(snapshot=state.snapshot, reason=reason)
+    wanted, since = state.care and state.care.probe, datetime.fromisoformat(state.started)
+    if wanted and not probe.holds(session.host, found, wanted, since):
+        reason = f"it runs, and its probe {wanted!r} does not hold"
         raise RestoreFailed(snapshot=state.snapshot, reason=reason)
 
 
@@ -333,9 +413,10 @@ def _take_over(session: Session, state: RestoreState) -> None:
         name=state.job,
         run=manifest.run,
         store=state.store,
-        epoch=manifest.epoch + 1,
+        epoch=state.epoch,
         parent=manifest.snapshot,
         engine=state.engine,
+        care=state.care,
     )
     jobs.save(session.host.paths, record)
 
@@ -363,20 +444,33 @@ def _plan(session: Session, state: RestoreState) -> Path:
     return session.host.paths.plans / f"{state.attempt}.json"
 
 
+_BEGIN: Final[list[Phase[RestoreState]]] = [
+    Phase("check", _check),
+    Phase("get image", _get_image),
+    Phase("set aside", _set_aside, _put_back),
+    Phase("create", _create, _remove),
+    Phase("fetch", _fetch, _discard),
+]
+_FINISH: Final[list[Phase[RestoreState]]] = [
+    Phase("probe", _probe),
+    Phase("take over", _take_over),
+    Phase("tidy up", _tidy_up),
+]
 RESTORE: Final[Transaction[RestoreState]] = Transaction(
     verb="restore",
     state=RestoreState,
+    phases=[*_BEGIN, Phase("start", _start), Phase("resume GPU", _resume_gpu), *_FINISH],
+    commit="take over",
+    committed=_taken_over,
+)
+RESTORE_FILES: Final[Transaction[RestoreState]] = Transaction(
+    verb="restore of files",
+    state=RestoreState,
     phases=[
-        Phase("check", _check),
-        Phase("get image", _get_image),
-        Phase("set aside", _set_aside, _put_back),
-        Phase("create", _create, _remove),
-        Phase("fetch", _fetch, _discard),
-        Phase("start", _start),
-        Phase("resume GPU", _resume_gpu),
-        Phase("probe", _probe),
-        Phase("take over", _take_over),
-        Phase("tidy up", _tidy_up),
+        *_BEGIN,
+        Phase("fill volumes", _fill_volumes),
+        Phase("start afresh", _start_afresh),
+        *_FINISH,
     ],
     commit="take over",
     committed=_taken_over,

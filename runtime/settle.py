@@ -40,7 +40,8 @@ def _kind(verb: str) -> Transaction[Any]:
     from spotrun.runtime import capture, migrate, restore
 
     kinds: tuple[Transaction[Any], ...] = (
-        capture.STOP, capture.LEAVE_RUNNING, restore.RESTORE, migrate.MIGRATE,
+        capture.STOP, capture.STOP_FILES, capture.LEAVE_RUNNING, restore.RESTORE,
+        restore.RESTORE_FILES, migrate.MIGRATE,
     )  # fmt: skip
     return {kind.verb: kind for kind in kinds}[verb]
 

@@ -12,13 +12,13 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext, supp
 from typing import Final, NoReturn
 
 from spotrun.images import imagebox, logformat
-from spotrun.images.errors import NotCapturable, SpotrunError, StoreUnavailable
+from spotrun.images.errors import LeaseLost, NotCapturable, SpotrunError, StoreUnavailable
 from spotrun.images.logformat import LogFile
-from spotrun.images.manifest import Kind, Manifest
+from spotrun.images.manifest import Manifest
 from spotrun.images.pushing import Push
 from spotrun.images.recipe import Content
 from spotrun.images.store import file_sizes
-from spotrun.runtime import facts, fitness, unsent
+from spotrun.runtime import facts, fence, fitness, tenure, unsent
 from spotrun.runtime.captured import IMAGES, CaptureState, spec_of, staged
 from spotrun.runtime.host import Host
 from spotrun.runtime.transaction import Session
@@ -101,10 +101,15 @@ def store(session: Session, state: CaptureState) -> int:
 
 
 def publish(session: Session, state: CaptureState) -> int:
-    """Commit the snapshot: from here on the job is safe."""
+    """Commit the snapshot: from here on the job is safe; LeaseLost: another host has the job."""
     manifest = _manifest(session, state)
     with _kept_if_not_taken(session, state):
-        _push(session, state).publish(manifest)
+        held = tenure.joined(session.host, state.job, state.store)
+        try:
+            _push(session, state).publish(manifest, held)
+        except LeaseLost:
+            fence.close(session.host.paths, state.job)
+            raise
     return manifest.bytes
 
 
@@ -156,7 +161,7 @@ def _manifest(session: Session, state: CaptureState) -> Manifest:
         snapshot=state.snapshot,
         job=state.job,
         created=host.clock.now().isoformat(timespec="milliseconds"),
-        kind=Kind.LIVE,
+        kind=state.kind,
         epoch=state.epoch,
         parent=state.parent,
         image=state.image,
@@ -170,4 +175,5 @@ def _manifest(session: Session, state: CaptureState) -> Manifest:
         phases=tuple(state.records),
         left_running=state.left_running,
         handover=state.handover,
+        care=state.care,
     )

@@ -14,7 +14,7 @@ from typing import Generic, Protocol, TypeVar
 import msgspec
 
 from spotrun.images.durable import sync_directory, write_atomic
-from spotrun.images.errors import Failed, Refused, SpotrunError, Unfinished, Unsettled
+from spotrun.images.errors import Failed, LeaseLost, Refused, SpotrunError, Unfinished, Unsettled
 from spotrun.images.manifest import PhaseRecord
 from spotrun.images.meter import Progress
 from spotrun.runtime.host import Host
@@ -48,6 +48,10 @@ class Observer(Protocol):
 
     def end(self, record: PhaseRecord) -> None:
         """Take note that a phase is done."""
+        ...
+
+    def note(self, text: str) -> None:
+        """Take note of what the user should know."""
         ...
 
 
@@ -107,7 +111,7 @@ def failing_as(failure: Callable[[Exception], Failed]) -> Iterator[None]:
     """Turn what went wrong inside into one error; one that says enough is passed on."""
     try:
         yield
-    except (Refused, Failed, Unfinished):
+    except (Refused, Failed, LeaseLost, Unfinished):
         raise
     except (SpotrunError, OSError) as error:
         told = failure(error)

@@ -12,10 +12,11 @@ from spotrun.images.address import Address
 from spotrun.images.durable import write_json
 from spotrun.images.errors import SnapshotNotFound, SpotrunError, Unsent
 from spotrun.images.holds import Purpose
+from spotrun.images.lease import Lease
 from spotrun.images.manifest import Manifest
 from spotrun.images.pushing import Push
 from spotrun.images.store import Store, Tell, new_hold
-from spotrun.runtime import locks, scratch
+from spotrun.runtime import locks, scratch, tenure
 from spotrun.runtime.host import Host
 
 
@@ -32,7 +33,7 @@ class Record:
 def keep(host: Host, staged: Path, manifest: Manifest, store: Address, reason: str) -> NoReturn:
     """Keep a snapshot's files in this host's own store, and raise Unsent."""
     push = _push(host.store(), manifest.job)
-    _store(push, staged, replace(manifest, handover=False), None)
+    _store(push, staged, replace(manifest, handover=False), None, None)
     record = Record(manifest.job, manifest.snapshot, store)
     write_json(host.paths.unsent / f"{manifest.snapshot}.json", msgspec.to_builtins(record))
     raise Unsent(job=manifest.job, snapshot=manifest.snapshot, reason=reason)
@@ -83,7 +84,8 @@ def _send(host: Host, record: Record, tell: Tell) -> None:
             own.fetch(manifest, folder, tell=tell)
             push = _push(target, record.job)
             _send_image(host, target, push, manifest, tell)
-            _store(push, folder, manifest, tell)
+            with tenure.lent(host, manifest, record.store) as held:
+                _store(push, folder, manifest, tell, held)
     own.remove(record.job, record.snapshot)
     (host.paths.unsent / f"{record.snapshot}.json").unlink(missing_ok=True)
 
@@ -92,9 +94,12 @@ def _push(store: Store, job: str) -> Push:
     return store.begin(new_hold(Purpose.PUSH), job, platform.node())
 
 
-def _store(push: Push, folder: Path, manifest: Manifest, tell: Tell | None) -> None:
+def _store(
+    push: Push, folder: Path, manifest: Manifest, tell: Tell | None, held: Lease | None
+) -> None:
     content = push.store(folder, manifest.files, threads=None, tell=tell)
-    push.publish(replace(manifest, content=content))
+    epoch = held.epoch if held else manifest.epoch
+    push.publish(replace(manifest, content=content, epoch=epoch), held)
     push.end()
 
 

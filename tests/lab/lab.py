@@ -36,12 +36,16 @@ class Lab:
 
     def __enter__(self) -> Self:
         """Claim a folder, and make the bridge."""
-        _sweep()
-        self._folder = CACHE / "labs" / f"{os.getpid()}-{time.monotonic_ns()}"
+        labs = CACHE / "labs"
+        labs.mkdir(parents=True, exist_ok=True)
+        self._folder = labs / f"{os.getpid()}-{time.monotonic_ns()}"
         with ExitStack() as ending:
-            self._folder.mkdir(parents=True)
-            claim = ending.enter_context((self._folder / "lock").open("w"))
-            fcntl.flock(claim, fcntl.LOCK_EX)
+            with labs.with_suffix(".lock").open("w") as alone:  # who sweeps takes the unclaimed
+                fcntl.flock(alone, fcntl.LOCK_EX)
+                _sweep()
+                self._folder.mkdir()
+                claim = ending.enter_context((self._folder / "lock").open("w"))
+                fcntl.flock(claim, fcntl.LOCK_EX)
             ending.callback(_remove, self._folder)
             self.shared = self._folder / "machine"
             self.shared.mkdir()

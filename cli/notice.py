@@ -1,0 +1,40 @@
+"""`spotrun notice`: somebody knows that this host will go."""
+
+import click
+
+from spotrun.cli.common import format_option, open_host, output
+from spotrun.cli.completion import job_names
+from spotrun.cli.result import Result
+from spotrun.hooks.notices import file
+from spotrun.images.errors import JobNotFound
+from spotrun.runtime import rhythm, supervising
+
+
+def _seconds(ctx: click.Context, param: click.Parameter, value: str | None) -> float | None:  # noqa: ARG001 # click's signature
+    try:
+        return None if value is None else rhythm.every(value)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from error
+
+
+@click.command("notice")
+@click.argument("names", metavar="[JOB…]", nargs=-1, shell_complete=job_names)
+@click.option(
+    "--in", "left", metavar="TIME", callback=_seconds, help="how long it will be there: 120s"
+)
+@format_option
+def command(names: tuple[str, ...], left: float | None) -> Result:
+    """Tell that this host will go, for each JOB or all that are looked after.
+
+    Their supervisors save them as well as there is time for, and let them go: exit code 85.
+    """
+    host = open_host()
+    told = names or supervising.jobs_here(host.paths)
+    for name in told:
+        if not supervising.supervised(host.paths, name):
+            raise JobNotFound(job=name)
+    for name in told:
+        file.give(host.paths.notices / name, left)
+    if not told:
+        output().note("no job is looked after on this host")
+    return Result({"told": list(told)}, "\n".join(told) or None)

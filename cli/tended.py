@@ -1,0 +1,124 @@
+"""What `run` does with a job that is looked after: it goes on where it stood, or begins."""
+
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from datetime import datetime
+from typing import Final
+
+from spotrun.cli import wishes
+from spotrun.cli.launching import Given
+from spotrun.cli.output import Output
+from spotrun.cli.result import Result
+from spotrun.hooks.notices import file
+from spotrun.images.errors import ExitCode, SpotrunError, Terminated, UsageError
+from spotrun.images.logfile import Excerpt
+from spotrun.images.runspec import RunSpec
+from spotrun.runtime import coming, commands, grammar, jobs, launcher
+from spotrun.runtime.coming import Came, Wish
+from spotrun.runtime.host import Host
+
+_INTERACTIVE: Final = ("--tty", "--interactive")
+
+
+def launch(host: Host, given: Given, told: Output) -> Result:
+    """Let a job go on or begin, and stay with it unless it is detached."""
+    if given.verb != "run":
+        raise UsageError(message=f"{given.verb} makes no job that comes back: use run")
+    wish = wishes.wish(given.own, given.store or host.own_store)
+    return _Launch(host.of(wish.job), given, wish, told).run()
+
+
+def _named(spec: RunSpec, job: str) -> RunSpec:
+    """Give the container the job's name, which it may have been given already."""
+    given = grammar.value(spec.options, "--name")
+    if given not in {None, job}:
+        raise UsageError(message=f"--name is {given!r} and --job {job!r}: one is enough")
+    return spec if given else replace(spec, options=(*spec.options, f"--name={job}"))
+
+
+class _Launch:
+    def __init__(self, host: Host, given: Given, wish: Wish, told: Output) -> None:
+        self._host, self._wish, self._told = host, wish, told
+        self._spec, self._attached = _named(given.spec, wish.job), given.attached
+
+    def run(self) -> Result:
+        begun = self._host.clock.now()
+        try:
+            came = coming.come(self._host, self._wish, self._begin, self._told)
+        except Terminated:
+            self._told.note("this host is about to go: start the job elsewhere")
+            return self._result(Came(None), ExitCode.PREEMPTED)
+        self._say(came)
+        if came.exit_code is not None:
+            return self._result(came, came.exit_code)
+        status = self._stay(begun) if self._attached else int(ExitCode.OK)
+        return self._result(came, status)
+
+    def _begin(self, epoch: int) -> int:
+        tended = launcher.Tended(epoch, self._wish.care, self._give_notice)
+        return launcher.run(
+            self._host,
+            self._spec,
+            store=self._wish.store,
+            silent=self._told.json,
+            tell=self._told.note,
+            tended=tended,
+        ).exit_code
+
+    def _say(self, came: Came) -> None:
+        job = self._wish.job
+        if came.rung == "live":
+            self._told.note(f"job {job!r} goes on from {came.snapshot}")
+        elif came.rung == "files":
+            self._told.note(f"job {job!r} starts again with the files of {came.snapshot}")
+        elif came.rung is None and came.exit_code is None:
+            self._told.note(f"job {job!r} is here, and looked after again")
+        elif came.rung is None:
+            self._told.note(f"job {job!r} has come to its end; --fresh begins it anew")
+
+    def _result(self, came: Came, status: int) -> Result:
+        if status == ExitCode.PREEMPTED:
+            with suppress(SpotrunError):
+                self._told.note(str(jobs.absent(self._host.paths, self._wish.job)))
+        data = {"job": self._wish.job, "rung": came.rung, "snapshot": came.snapshot}
+        shown = None
+        if not self._attached and came.rung != "fresh" and came.exit_code is None:
+            found = self._host.of(self._wish.job).container(self._wish.job)
+            shown = found.id if found else None
+        return Result({**data, "exit_code": status}, shown, exit_code=status)
+
+    def _stay(self, begun: datetime) -> int:
+        """Be the terminal of a job that runs already, from its first line here."""
+        host, job = self._host.of(self._wish.job), self._wish.job
+        if any(grammar.flag(self._spec.options, it) for it in _INTERACTIVE):
+            status = host.engine.command(["attach", job], on_term=self._give_notice)
+            left = jobs.has_left(host.paths, job)
+            return ExitCode.PREEMPTED if left else status
+        found = host.container(job)
+        with _heeding(self._give_notice, lambda: self._interrupt(host)):
+            if found:
+                for line in host.engine.logs(found.id, follow=True, part=Excerpt(since=begun)):
+                    self._told.log(line)
+            return commands.wait(host, [job])[0]
+
+    def _interrupt(self, host: Host) -> None:
+        host.engine.command(["kill", "--signal=INT", self._wish.job], silent=True)
+
+    def _give_notice(self) -> None:
+        """Have the supervisor save the job, and stay until that is done."""
+        file.give(self._host.paths.notices / self._wish.job, self._wish.care.grace)
+
+
+@contextmanager
+def _heeding(term: Callable[[], None], interrupt: Callable[[], None]) -> Iterator[None]:
+    handlers = {signal.SIGTERM: term, signal.SIGINT: interrupt}
+    before = {
+        number: signal.signal(number, lambda *_, act=act: act()) for number, act in handlers.items()
+    }
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,68 @@
+"""The options of `run` for a job that is looked after, and comes back by itself."""
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Final, TypeVar
+
+from spotrun.cli.owned import COMING_BACK, JOB
+from spotrun.images.address import Address
+from spotrun.images.care import AUTO, OVERHEAD, Care
+from spotrun.images.errors import UsageError
+from spotrun.images.retention import Policy
+from spotrun.runtime import jobs, probe, rhythm
+from spotrun.runtime.coming import Wish
+
+_KEEP: Final = ("last", "hourly", "daily", "weekly")
+_SIZE: Final = re.compile(r"(\d{1,6}(?:\.\d{1,3})?)([kmg]?)b?", re.IGNORECASE)
+_UNITS: Final = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
+
+T = TypeVar("T")
+
+
+def wish(own: Mapping[str, str], store: Address) -> Wish:
+    """Return the job as its options want it."""
+    name = own.get(JOB)
+    if name is None:
+        option = next(it for it in own if it in COMING_BACK)
+        raise UsageError(message=f"{option} needs {JOB}: it is for jobs that come back")
+    last, hourly, daily, weekly = (_read(own, f"--keep-{it}", _count) or 0 for it in _KEEP)
+    _read(own, "--every", rhythm.every)
+    _read(own, "--probe", probe.check)
+    care = Care(
+        every=own.get("--every", AUTO),
+        max_overhead=_read(own, "--max-overhead", rhythm.share) or OVERHEAD,
+        upload_limit=_read(own, "--upload-limit", size),
+        keep=Policy(last, hourly, daily, weekly),
+        probe=own.get("--probe"),
+        resume_command=own.get("--resume-cmd"),
+        notice_command=own.get("--notice-command"),
+        grace=_read(own, "--grace", rhythm.every),
+    )
+    return Wish(
+        job=jobs.check_name(name),
+        store=store,
+        care=care,
+        fresh="--fresh" in own,
+        by_force="--takeover" in own,
+    )
+
+
+def size(text: str) -> int:
+    """Read `10m` or `512k` as bytes, as Docker does; ValueError: it is no size."""
+    found = _SIZE.fullmatch(text)
+    if not found:
+        raise ValueError(f"{text!r} is not a size like 512k, 10m or 1g")
+    return int(float(found[1]) * _UNITS[found[2].lower()])
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or not int(text):
+        raise ValueError(f"{text!r} is not a number of snapshots")
+    return int(text)
+
+
+def _read(own: Mapping[str, str], option: str, parse: Callable[[str], T]) -> T | None:
+    try:
+        return parse(own[option]) if option in own else None
+    except ValueError as error:
+        raise UsageError(message=f"{option}: {error}") from None

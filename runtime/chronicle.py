@@ -1,0 +1,71 @@
+"""What a host writes into the ledgers of its jobs; nothing fails by it."""
+
+import platform
+from contextlib import suppress
+from typing import Any
+
+from spotrun.images import ledger
+from spotrun.images.address import Address
+from spotrun.images.errors import SpotrunError
+from spotrun.images.ledger import Event
+from spotrun.images.manifest import Manifest
+from spotrun.runtime import rhythm
+from spotrun.runtime.host import Host
+
+_FREEZE, _THAW = "suspend GPU", "thaw"
+
+
+def write(
+    host: Host,
+    job: str,
+    store: Address,
+    kind: ledger.Kind,
+    *,
+    epoch: int,
+    **details: Any,  # noqa: ANN401 # those of an event
+) -> None:
+    """Add an event; a store that does not take it has other troubles."""
+    now = host.clock.now().isoformat(timespec="milliseconds")
+    event = Event(at=now, host=platform.node(), epoch=epoch, kind=kind, **details)
+    with suppress(SpotrunError):
+        ledger.record(host.store(store), job, event)
+
+
+def mtbf(host: Host, job: str, store: Address) -> float:
+    """Return the mean seconds between interruptions of a job, as far as its ledger tells."""
+    history: list[ledger.Summary] = []
+    with suppress(SpotrunError):
+        history = [ledger.summarise(ledger.events(host.store(store), job))]
+    return rhythm.mtbf(history)
+
+
+def snapshot(host: Host, manifest: Manifest, store: Address) -> None:
+    """Add that a snapshot was committed, with what it took."""
+    sent = next((it.bytes for it in manifest.phases if it.name == "store"), 0)
+    write(
+        host,
+        manifest.job,
+        store,
+        "snapshot",
+        epoch=manifest.epoch,
+        snapshot=manifest.snapshot,
+        seconds=sum(it.seconds for it in manifest.phases),
+        frozen_seconds=frozen(manifest) if manifest.left_running else 0.0,
+        bytes=sent,
+    )
+
+
+def frozen(manifest: Manifest) -> float:
+    """Return for how many seconds a snapshot has frozen its job, to its thaw or its end."""
+    names = [it.name for it in manifest.phases]
+    if _FREEZE not in names:
+        return 0.0
+    begin, end = names.index(_FREEZE), names.index(_THAW) if _THAW in names else len(names)
+    return sum(it.seconds for it in manifest.phases[begin:end])
+
+
+def behind(manifest: Manifest) -> float:
+    """Return the seconds in which it was stored while its job ran on."""
+    names = [it.name for it in manifest.phases]
+    after = names.index(_THAW) + 1 if _THAW in names else len(names)
+    return sum(it.seconds for it in manifest.phases[after:])

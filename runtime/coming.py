@@ -1,0 +1,181 @@
+"""A job comes back: from its newest snapshot that fits this host, or as near to it as can be.
+
+Rungs, each tried when the ones before have failed: a live snapshot, the newest first; the files of
+a snapshot, with the job's command or the one that the user has named for that; the beginning.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Final
+
+from spotrun.images import lease, ledger
+from spotrun.images.address import Address
+from spotrun.images.care import Care
+from spotrun.images.errors import (
+    ExitCode,
+    NotRestorable,
+    RestoreFailed,
+    SnapshotDamaged,
+    SnapshotNotFound,
+)
+from spotrun.images.manifest import Kind, Manifest
+from spotrun.images.store import Store
+from spotrun.runtime import chronicle, fence, jobs, restore, supervising
+from spotrun.runtime.host import Host
+from spotrun.runtime.tenure import Tenure
+from spotrun.runtime.transaction import Observer
+
+_TRIED: Final = 3
+"""Snapshots that are tried alive: one that does not fit may be followed by one that does."""
+_NEXT: Final = (NotRestorable, RestoreFailed, SnapshotDamaged)
+"""What makes another rung worth a try."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wish:
+    """A job as its user wants it, wherever it is by now."""
+
+    job: str
+    store: Address
+    care: Care
+    fresh: bool = False
+    """Begin anew whatever is stored."""
+    by_force: bool = False
+    """The host that has it is dead, the user says."""
+
+
+@dataclass(frozen=True, slots=True)
+class Came:
+    """How the job came to run here."""
+
+    rung: ledger.Rung | None
+    """None: it was here, or it has come to its end and does not run."""
+    exit_code: int | None = None
+    """Of a job that has come to its end, or that began anew and was attached to."""
+    snapshot: str | None = None
+
+
+def come(host: Host, wish: Wish, begin: Callable[[int], int], observer: Observer) -> Came:
+    """Let a job run here and have it looked after; `begin` starts it anew, at an epoch."""
+    store = host.store(wish.store, make=True)
+    before = lease.read(store, wish.job)
+    if before and before.ended == ExitCode.OK and not wish.fresh:
+        return Came(None, exit_code=before.ended)
+    stopped = fence.left(host.paths, wish.job) <= 0
+    newest = _newest(store, wish.job)
+    with supervising.launching(
+        host,
+        wish.job,
+        wish.store,
+        above=newest.epoch if newest else 0,
+        by_force=wish.by_force,
+        tell=observer.note,
+    ) as tenure:
+        if _is_here(host, wish, tenure, thaw=stopped):
+            return Came(None)
+        return _Climb(host, wish, store, tenure, observer).climb(begin)
+
+
+def _newest(store: Store, job: str) -> Manifest | None:
+    try:
+        return store.find(job, None)
+    except (SnapshotNotFound, SnapshotDamaged):
+        return None
+
+
+def _is_here(host: Host, wish: Wish, tenure: Tenure, *, thaw: bool) -> bool:
+    """Take on a job that runs here and has lost its supervisor, and thaw it if need be."""
+    host, record = host.of(wish.job), jobs.load(host.paths, wish.job)
+    found = host.container(wish.job) if record and record.place is jobs.Place.HERE else None
+    if record is None or found is None or not found.running:
+        return False
+    jobs.save(host.paths, replace(record, epoch=tenure.epoch, store=wish.store, care=wish.care))
+    if thaw:
+        host.oci.thaw(found.id)
+    return True
+
+
+@dataclass(frozen=True, slots=True)
+class _Climb:
+    """One way up the rungs."""
+
+    host: Host
+    wish: Wish
+    store: Store
+    tenure: Tenure
+    observer: Observer
+
+    def climb(self, begin: Callable[[int], int]) -> Came:
+        """Try one rung after the other; what is no fault of a rung is raised."""
+        reasons: list[str] = []
+        for kind, snapshot in [] if self.wish.fresh else self._rungs():
+            start = self.host.clock.monotonic()
+            try:
+                manifest = self.store.load(self.wish.job, snapshot)
+                self._restore(manifest, kind)
+            except _NEXT as error:
+                reasons.append(f"{kind} from {snapshot}: {error}")
+                self.observer.note(str(error))
+                continue
+            seconds = self.host.clock.monotonic() - start
+            self._tell("restored", kind.value, reasons, snapshot=snapshot, seconds=seconds)
+            return Came(kind.value, snapshot=snapshot)
+        if reasons:
+            self.observer.note(
+                f"no snapshot of job {self.wish.job!r} can go on here: it begins anew"
+            )
+        self._make_way()
+        self._tell("started", "fresh", reasons)
+        return Came("fresh", exit_code=begin(self.tenure.epoch))
+
+    def _rungs(self) -> Iterator[tuple[Kind, str]]:
+        """Yield what to try, in this order.
+
+        Who names a command for files alone is served best by the newest, be it without processes.
+        """
+        ids = self.store.committed(self.wish.job)[::-1]
+        if ids and self.wish.care.resume_command and self._kind(ids[0]) is Kind.FILES:
+            yield Kind.FILES, ids[0]
+        alive = (it for it in ids if self._kind(it) is Kind.LIVE)
+        yield from ((Kind.LIVE, it) for it, _ in zip(alive, range(_TRIED), strict=False))
+        yield from ((Kind.FILES, it) for it in ids[:_TRIED])
+
+    def _kind(self, snapshot: str) -> Kind:
+        """Return what it can bring back; one that cannot be read is tried, and so told of."""
+        try:
+            return self.store.load(self.wish.job, snapshot).kind
+        except SnapshotDamaged:
+            return Kind.LIVE
+
+    def _restore(self, manifest: Manifest, kind: Kind) -> None:
+        restore.go_on(
+            self.host,
+            self.wish.job,
+            manifest,
+            self.wish.store,
+            kind=kind,
+            care=self.wish.care,
+            epoch=self.tenure.epoch,
+            in_place=True,
+            observer=self.observer,
+        )
+
+    def _make_way(self) -> None:
+        """Remove what an earlier life of the job has left here."""
+        host = self.host.of(self.wish.job)
+        found = host.engine.find(self.wish.job)
+        if found and found.job == self.wish.job and not found.running:
+            host.engine.remove(found.id)
+        jobs.forget(host.paths, self.wish.job)
+
+    def _tell(self, kind: ledger.Kind, rung: str, reasons: list[str], **details: object) -> None:
+        chronicle.write(
+            self.host,
+            self.wish.job,
+            self.wish.store,
+            kind,
+            epoch=self.tenure.epoch,
+            rung=rung,
+            reason="; ".join(reasons),
+            **details,
+        )

@@ -1,0 +1,109 @@
+"""The guard of a job: it freezes the job in time, and has its supervisor begin again after a crash.
+
+It does little, and nothing that can block for long, so that it is there when the supervisor is not:
+that one may wait for a store for minutes, or be killed. Neither survives the other for long: the
+supervisor becomes a guard, with a supervisor of its own, when it finds itself alone.
+"""
+
+import os
+import signal
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from time import sleep
+from types import FrameType
+from typing import Final
+
+from spotrun.images.errors import JobBusy, SpotrunError
+from spotrun.runtime import fence, locks
+from spotrun.runtime.host import Host
+
+_LOOK: Final = 0.2
+"""Seconds between two looks at the fence."""
+_PAUSE: Final = 2.0
+"""Seconds before a supervisor that has crashed begins again."""
+CRASHED: Final = 70
+"""Exit code of a supervisor that is to begin again (EX_SOFTWARE); so is death by a signal."""
+
+
+def guard(host: Host, job: str, supervise: Callable[[], int]) -> int:
+    """Have the job looked after, to the end of that, and return its exit code."""
+    watch = _Watch(host, job)
+    while True:
+        child = _fork(supervise)
+        handler = signal.signal(signal.SIGTERM, _pass_on(child))
+        status = _wait(child, watch)
+        signal.signal(signal.SIGTERM, handler)
+        if 0 <= status != CRASHED:
+            return status
+        for _ in range(int(_PAUSE / _LOOK)):
+            watch.look()
+            sleep(_LOOK)
+
+
+class _Watch:
+    """Freezes the job at its end, and thaws what it has frozen when that is put off."""
+
+    def __init__(self, host: Host, job: str) -> None:
+        self._host, self._job = host, job
+        self._frozen = False
+
+    def look(self) -> None:
+        """Do what the time asks for; what fails is tried again at the next look."""
+        over = fence.left(self._host.paths, self._job) <= 0
+        with suppress(SpotrunError):
+            if over:
+                self._freeze()
+            elif self._frozen:
+                self._thaw()
+
+    def _freeze(self) -> None:
+        """Freeze it whatever else is being done with it, and whoever thaws it."""
+        host = self._host.of(self._job)
+        found = host.container(self._job)
+        if found and host.oci.status(found.id) == "running":
+            host.oci.freeze(found.id)
+            self._frozen = True
+
+    def _thaw(self) -> None:
+        """Thaw it unless somebody works on it, who would not expect that."""
+        host = self._host.of(self._job)
+        with (
+            suppress(JobBusy),
+            locks.hold(host.paths.locks, self._job, "thaw", host.clock.now(), wait=False),
+        ):
+            found = host.container(self._job)
+            if found:
+                host.oci.thaw(found.id)
+            self._frozen = False
+
+
+def _fork(supervise: Callable[[], int]) -> int:
+    child = os.fork()
+    if child == 0:
+        status = CRASHED
+        try:
+            status = supervise()
+        finally:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(status)
+    return child
+
+
+def _wait(child: int, watch: _Watch) -> int:
+    """Return the child's exit status, negative if a signal has ended it."""
+    while True:
+        ended, status = os.waitpid(child, os.WNOHANG)
+        if ended:
+            return os.waitstatus_to_exitcode(status)
+        watch.look()
+        sleep(_LOOK)
+
+
+def _pass_on(child: int) -> Callable[[int, FrameType | None], None]:
+    def handler(number: int, _: FrameType | None) -> None:
+        with suppress(ProcessLookupError):
+            os.kill(child, number)
+
+    return handler

@@ -1,0 +1,59 @@
+"""A host is about to go: its job is saved as well as there is time for, and let go."""
+
+from time import monotonic, sleep
+from typing import Final
+
+from spotrun.images.errors import LeaseLost, SpotrunError
+from spotrun.images.manifest import Kind
+from spotrun.runtime import capture, forecast, jobs, locks
+from spotrun.runtime.captured import CaptureState
+from spotrun.runtime.forecast import Forecast, Plan
+from spotrun.runtime.host import Host
+from spotrun.runtime.transaction import Observer
+
+_KINDS: Final = {
+    Plan.LIVE: (Kind.LIVE, Kind.FILES),
+    Plan.FILES: (Kind.FILES,),
+    Plan.KEEP: (),
+}
+"""What is tried, one after the other."""
+_TRIES: Final = 5
+_AGAIN: Final = 1.0
+"""Seconds before the same is tried again."""
+
+
+def leave(
+    host: Host, job: str, foretold: Forecast, deadline: float, observer: Observer
+) -> CaptureState | None:
+    """Save and end a running job by that time (`monotonic`), and return its last snapshot.
+
+    None: nothing new could be stored in time, and an earlier snapshot counts. The job has ended in
+    either case, unless LeaseLost is raised.
+    """
+    for kind in (Kind.LIVE, Kind.FILES):
+        for _ in range(_TRIES):
+            if kind not in _KINDS[forecast.choose(foretold, deadline - monotonic())]:
+                break
+            try:
+                return capture.checkpoint(
+                    host, job, leave_running=False, store=None, kind=kind, observer=observer
+                )
+            except LeaseLost:
+                raise
+            except SpotrunError as error:  # it may pass
+                observer.note(str(error))
+                sleep(_AGAIN)
+    now = host.clock.now()
+    with locks.hold(host.paths.locks, job, "leave", now, wait=True):
+        drop(host, job)
+    return None
+
+
+def drop(host: Host, job: str, *, taker: str | None = None) -> None:
+    """End a job whose lock is held: its last snapshot counts, on the taker or whatever comes."""
+    host = host.of(job)
+    record, found = jobs.load(host.paths, job), host.container(job)
+    if record and record.place is jobs.Place.HERE:
+        jobs.let_go(host.paths, record, taker)
+    if found and found.job == job:
+        host.engine.remove(found.id)

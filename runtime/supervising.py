@@ -1,0 +1,171 @@
+"""Who looks after a job: a process of its own, begun by whoever brings the job here.
+
+Two locks a job say how things stand: one is held by its supervisor as long as that lives, the other
+by who is about to bring the job up. If nobody is, and no container runs, the lease is given up.
+"""
+
+import fcntl
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from time import monotonic, sleep
+from typing import Final
+
+from spotrun.images.address import Address
+from spotrun.images.errors import HostUnfit, JobBusy, JobNotFound
+from spotrun.runtime import jobs, standing, tenure
+from spotrun.runtime.host import Host
+from spotrun.runtime.paths import Paths
+from spotrun.runtime.standing import Standing
+from spotrun.runtime.tenure import Tenure
+
+SUPERVISE: Final = "supervise"
+"""The verb of a supervisor."""
+_PATIENCE: Final = 20.0
+"""Seconds in which a supervisor begins its work."""
+_GLANCE: Final = 0.02
+_GLANCES: Final = 10
+
+
+@contextmanager
+def launching(
+    host: Host,
+    job: str,
+    store: Address,
+    *,
+    above: int = 0,
+    by_force: bool = False,
+    tell: Callable[[str], None],
+) -> Iterator[Tenure]:
+    """Take the job's lease and have it looked after, while the job is brought up inside.
+
+    What fails inside gives the lease up again; JobBusy: somebody here has the job already.
+    """
+    with _held(_launch(host.paths, job), job, "run"):
+        if supervised(host.paths, job):
+            pid = _supervisor(host.paths, job).read_text()
+            raise JobBusy(job=job, pid=pid, verb=SUPERVISE, since="it came here")
+        (host.paths.notices / job).unlink(missing_ok=True)
+        taken = tenure.take(host, job, store, above=above, by_force=by_force, tell=tell)
+        begin(host, job)
+        yield taken
+
+
+def supervised(paths: Paths, job: str) -> bool:
+    """Tell whether a supervisor of the job lives here."""
+    return _is_held(_supervisor(paths, job))
+
+
+def launched(paths: Paths, job: str) -> bool:
+    """Tell whether somebody is about to bring the job up here."""
+    return _is_held(_launch(paths, job))
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One job that is looked after."""
+
+    job: str
+    epoch: int
+    snapshot: str | None
+    """The newest one that it was saved to or restored from."""
+    standing: Standing | None
+    """None: its supervisor has not said anything yet."""
+
+
+def jobs_here(paths: Paths) -> list[str]:
+    """Return the names of the jobs that are looked after on this host."""
+    return [
+        it
+        for it in sorted(path.stem for path in paths.leases.glob("[!.]*.json"))
+        if supervised(paths, it)
+    ]
+
+
+def rows(host: Host, names: Sequence[str]) -> list[Row]:
+    """Tell of these jobs, or of all that are looked after here; JobNotFound: one is not."""
+    here = jobs_here(host.paths)
+    for name in names:
+        if name not in here:
+            raise JobNotFound(job=name)
+    records = [jobs.load(host.paths, it) for it in names or here]
+    return [
+        Row(it.name, it.epoch, it.parent, standing.read(host.paths, it.name))
+        for it in records
+        if it
+    ]
+
+
+@contextmanager
+def serving(paths: Paths, job: str) -> Iterator[int]:
+    """Be the job's supervisor; yield the descriptor of the lock, which a child has, too."""
+    with _held(_supervisor(paths, job), job, SUPERVISE) as fd:
+        yield fd
+
+
+def begin(host: Host, job: str) -> None:
+    """Start a supervisor, and wait until it has the lease in its hands."""
+    log = host.paths.supervisor_log(job)
+    host.runner.spawn([*myself(), SUPERVISE, job], log=log)
+    end = monotonic() + _PATIENCE
+    while not supervised(host.paths, job):
+        if monotonic() > end:
+            tenure.give_up(host, job)
+            raise HostUnfit(message=f"the supervisor of job {job!r} does not start; see {log}")
+        sleep(0.02)
+
+
+def myself() -> list[str]:
+    """Return the command that starts this program again."""
+    return [sys.executable, "-c", "from spotrun.cli.main import main; main()"]
+
+
+@contextmanager
+def _held(path: Path, job: str, verb: str) -> Iterator[int]:
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        if not _locked(fd):
+            pid = os.pread(fd, 20, 0).decode()
+            raise JobBusy(job=job, pid=pid, verb=verb, since="a while ago")
+        os.ftruncate(fd, 0)
+        os.pwrite(fd, str(os.getpid()).encode(), 0)
+        yield fd
+    finally:
+        os.close(fd)
+
+
+def _locked(fd: int) -> bool:
+    """Lock it, and be patient with those who only look whether it is."""
+    for _ in range(_GLANCES):
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            sleep(_GLANCE)
+        else:
+            return True
+    return False
+
+
+def _supervisor(paths: Paths, job: str) -> Path:
+    return paths.supervisors / f"{job}.lock"
+
+
+def _launch(paths: Paths, job: str) -> Path:
+    return paths.supervisors / f"{job}.launch"
+
+
+def _is_held(path: Path) -> bool:
+    try:
+        fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(fd)
+    return False

@@ -1,0 +1,472 @@
+"""The supervisor of a job: it saves it from time to time, and when this host is about to go.
+
+One thread decides; others tell it what happens: that the lease is lost, that the job has ended,
+that a snapshot is done, that somebody has given notice.
+"""
+
+import os
+import platform
+import signal
+import threading
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import timedelta
+from queue import Empty, SimpleQueue
+from time import monotonic, sleep
+from typing import Final
+
+from spotrun.hooks.notices.clouds import clouds
+from spotrun.hooks.notices.command import Command
+from spotrun.hooks.notices.file import File
+from spotrun.hooks.notices.notice import Notice, NoticeSource
+from spotrun.hooks.notices.signals import Signals
+from spotrun.hooks.notices.watch import News, Watcher, Withdrawn, probe_all
+from spotrun.images import lease, ledger
+from spotrun.images.care import Care
+from spotrun.images.errors import EngineError, ExitCode, LeaseLost, SpotrunError, StoreUnavailable
+from spotrun.images.manifest import Manifest
+from spotrun.images.prune import prune
+from spotrun.runtime import (
+    chronicle,
+    commands,
+    fence,
+    forecast,
+    jobs,
+    leaving,
+    locks,
+    rhythm,
+    settle,
+    standing,
+    supervising,
+    tenure,
+    unsent,
+)
+from spotrun.runtime.engine import Container
+from spotrun.runtime.forecast import Forecast
+from spotrun.runtime.guard import CRASHED
+from spotrun.runtime.heart import Heart
+from spotrun.runtime.host import Host
+from spotrun.runtime.processes import memory_of
+from spotrun.runtime.tenure import Tenure
+from spotrun.runtime.transaction import Observer
+
+_GRACE: Final = 30.0
+"""Seconds that a notice without a deadline is taken to leave; clouds promise no less."""
+_FAR: Final = 300.0
+"""A deadline that is further away is not left for yet, but for a snapshot now."""
+_TICK: Final = 5.0
+_RETRY: Final = 60.0
+"""Seconds before a snapshot that failed is tried again, at most."""
+_STEP: Final = 0.2
+_FIRST: Final = 10.0
+"""Seconds after the start of a job until its first snapshot, which takes the image along, too."""
+_USUAL: Final = 120.0
+"""Seconds of a notice for which it is told whether a last snapshot fits."""
+_PAST: Final = 6
+"""Snapshots that tell how long the next will take."""
+_TAKEN_BACK: Final = 5.0
+"""Seconds in which a snapshot that is stopped is taken back, or else it is killed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """The container has ended, or its end could not be awaited."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """Another host has the lease."""
+
+    error: LeaseLost
+
+
+@dataclass(frozen=True, slots=True)
+class Saved:
+    """A snapshot was made, or given up."""
+
+    status: int
+
+
+Happening = Ended | Lost | Saved | News
+
+
+def supervise(host: Host, job: str, heard: Signals, observer: Observer) -> int:
+    """Look after a job as long as this host has it; the exit code is for its guard."""
+    noted = tenure.of(host.paths, job)
+    if noted is None:
+        return ExitCode.OK
+    happenings: SimpleQueue[Happening] = SimpleQueue()
+    try:
+        held = tenure.joined(host, job, noted.store)
+    except LeaseLost as error:
+        return Supervisor(host, noted, happenings, observer).shut_out(error)
+    except StoreUnavailable as error:  # the guard sees to it that the job is frozen in time
+        observer.note(str(error))
+        return CRASHED
+    if held is None:
+        return ExitCode.OK
+    with Heart(host, job, held, lambda error: happenings.put(Lost(error))):
+        supervisor = Supervisor(host, noted, happenings, observer)
+        if not supervisor.await_job():
+            observer.note("nobody has brought the job up")
+            return supervisor.give_up()
+        with Watcher(_sources(host, job, heard)) as watcher:
+            _tell(watcher, happenings)
+            return supervisor.run(watcher)
+
+
+def _sources(host: Host, job: str, heard: Signals) -> list[NoticeSource]:
+    record = jobs.load(host.paths, job)
+    command = record.care.notice_command if record and record.care else None
+    named = [Command(command, host.runner)] if command else []
+    return [heard, File(host.paths.notices / job), *named, *probe_all(clouds())]
+
+
+def _tell(watcher: Watcher, happenings: SimpleQueue[Happening]) -> None:
+    def pass_on() -> None:
+        while news := watcher.wait():
+            happenings.put(news)
+
+    threading.Thread(target=pass_on, name="notices", daemon=True).start()
+
+
+class Supervisor:
+    """Decides what becomes of one job."""
+
+    def __init__(
+        self,
+        host: Host,
+        noted: Tenure,
+        happenings: SimpleQueue[Happening],
+        observer: Observer,
+    ) -> None:
+        """Have nothing begun yet."""
+        self._host, self._tenure, self._job = host, noted, noted.job
+        self._happenings, self._observer = happenings, observer
+        self._guard = os.getppid()
+        self._since = host.clock.now()
+        self._care = Care()
+        self._past: list[Manifest] = []
+        """The job's last snapshots."""
+        self._mtbf = 0.0
+        self._foretold = forecast.forecast([], 0)
+        self._saving: int | None = None
+        """Process id of what saves the job just now."""
+        self._next = monotonic() + _FIRST
+        self._leaving: tuple[Notice, float] | None = None
+        """The notice that stands, and when it is to be followed."""
+
+    def await_job(self) -> bool:
+        """Wait until the job runs, or has run; False: nobody is about to bring it up any more."""
+        while self._happenings.empty():  # else the lease is lost
+            launched = supervising.launched(self._host.paths, self._job)
+            record = jobs.load(self._host.paths, self._job)
+            found = self._container() if record else None
+            mine = record is not None and record.epoch == self._tenure.epoch
+            if record and found and mine and (found.running or not launched):
+                self._care = record.care or Care()
+                break
+            if not launched:
+                return False
+            sleep(_STEP)
+        return True
+
+    def run(self, watcher: Watcher) -> int:
+        """Act on what happens, until the job has gone."""
+        self._watch_end()
+        self._learn()
+        while True:
+            self._show()
+            try:
+                done = self._on(self._happenings.get(timeout=self._pause()))
+            except Empty:
+                done = self._on_time()
+            if done is not None:
+                standing.forget(self._host.paths, self._job)
+                notice = self._leaving[0] if self._leaving else None
+                if done == ExitCode.PREEMPTED and notice and not commands.running(self._host):
+                    watcher.acknowledge(notice)
+                return done
+
+    def shut_out(self, error: LeaseLost) -> int:
+        """Freeze the job at once, and end it here: another host has it."""
+        self._observer.note(str(error))
+        fence.close(self._host.paths, self._job)
+        with suppress(SpotrunError):
+            found = self._container()
+            if found:
+                self._host.of(self._job).oci.freeze(found.id)
+        self._stop_saving()
+        taker = "another host"
+        with suppress(SpotrunError):
+            record = lease.read(self._host.store(self._tenure.store), self._job)
+            taker = record.host if record else taker
+        now = self._host.clock.now()
+        with locks.hold(self._host.paths.locks, self._job, "leave", now, wait=True):
+            taken_back = tenure.of(self._host.paths, self._job) not in {None, self._tenure}
+            if taken_back:  # by a migration that has failed
+                return CRASHED
+            left = jobs.has_left(self._host.paths, self._job)
+            leaving.drop(self._host, self._job, taker=taker)
+            tenure.forget(self._host.paths, self._job)
+        self._write("stopped" if left else "lost", reason=f"{taker} has it")
+        return ExitCode.OK
+
+    def give_up(self, *, ended: int | None = None) -> int:
+        """Let others have the lease."""
+        try:
+            tenure.give_up(self._host, self._job, ended=ended)
+        except StoreUnavailable as error:  # then they wait until they know that we are gone
+            self._observer.note(str(error))
+        return ExitCode.OK
+
+    def _on(self, happening: Happening) -> int | None:
+        """Return the exit code if the job has gone."""
+        match happening:
+            case Lost(error):
+                return self.shut_out(error)
+            case Ended():
+                return self._ended()
+            case Saved(status):
+                self._saved(status)
+            case Withdrawn(notice):
+                self._withdrawn(notice)
+            case Notice():
+                return self._noticed(happening)
+        return None
+
+    def _on_time(self) -> int | None:
+        """Do what is due."""
+        if os.getppid() != self._guard:  # it has been killed, and this process takes its place
+            self._stop_saving()
+            again = [*supervising.myself(), supervising.SUPERVISE, self._job]
+            os.execv(again[0], again)  # noqa: S606 # it takes no shell
+        if self._leaving and monotonic() >= self._leaving[1]:
+            return self._leave(self._leaving[0])
+        if monotonic() >= self._next and self._saving is None:
+            self._save()
+        return None
+
+    def _pause(self) -> float:
+        """Return the seconds until something is due, or may be."""
+        due = [self._next] if self._saving is None else []
+        due += [self._leaving[1]] if self._leaving else []
+        return max(0.0, min([_TICK, *(it - monotonic() for it in due)]))
+
+    def _noticed(self, notice: Notice) -> int | None:
+        left = self._left(notice)
+        words = f"{notice.source}: {notice.kind} {notice.words}".strip()
+        self._observer.note(f"notice, {left:.0f} s left, by {words}")
+        self._write_beside("notice", reason=words, deadline=left)
+        if notice.order and left <= _FAR:
+            return self._leave(notice)
+        if notice.order:
+            self._leaving = notice, monotonic() + left - _FAR
+        self._next = monotonic()
+        return None
+
+    def _withdrawn(self, notice: Notice) -> None:
+        self._observer.note(f"the notice by {notice.source} was called off")
+        if self._leaving and self._leaving[0].event == notice.event:
+            self._leaving = None
+
+    def _left(self, notice: Notice) -> float:
+        left = notice.left()
+        return (self._care.grace or _GRACE) if left is None else left
+
+    def _save(self) -> None:
+        """Begin a snapshot in a process of its own, which can be stopped at any time."""
+        limit = self._care.upload_limit
+        argv = [*supervising.myself(), "checkpoint", "--leave-running"]
+        argv += [f"--upload-limit={limit}"] if limit else []
+        log = self._host.paths.supervisor_log(self._job)
+        pid = self._saving = self._host.runner.spawn([*argv, self._job], log=log)
+
+        def await_it() -> None:
+            _, status = os.waitpid(pid, 0)
+            self._happenings.put(Saved(os.waitstatus_to_exitcode(status)))
+
+        threading.Thread(target=await_it, name="saving", daemon=True).start()
+
+    def _saved(self, status: int) -> None:
+        self._saving = None
+        interval = self._interval()
+        if status == ExitCode.OK and (manifest := self._newest()):
+            self._past = [*self._past, manifest][-_PAST:]
+            chronicle.snapshot(self._host, manifest, self._tenure.store)
+            self._prune()
+            interval = self._interval()
+            self._foretell()
+        else:
+            interval = min(_RETRY, interval)
+        self._next = monotonic() + interval
+
+    def _stop_saving(self) -> None:
+        """Have a snapshot that is being made taken back: there is something better to do."""
+        if self._saving is None:
+            return
+        end, kept = monotonic() + _TAKEN_BACK, []
+        _send(self._saving, signal.SIGTERM)
+        while self._saving is not None:
+            try:
+                happening = self._happenings.get(timeout=max(0.1, end - monotonic()))
+            except Empty:  # it hangs at its store; what it has begun is settled below
+                _send(self._saving, signal.SIGKILL)
+                continue
+            if isinstance(happening, Saved):
+                self._saving = None
+            else:
+                kept.append(happening)
+        for happening in kept:
+            self._happenings.put(happening)
+        settle.settle(self._host, self._observer)
+
+    def _leave(self, notice: Notice) -> int:
+        """Save the job and let it go."""
+        deadline = monotonic() + self._left(notice)
+        self._leaving = notice, deadline
+        self._stop_saving()
+        foretold = self._forecast()
+        self._observer.note(f"leaving: {forecast.sentence(foretold, deadline - monotonic())}")
+        try:
+            state = leaving.leave(self._host, self._job, foretold, deadline, self._observer)
+        except LeaseLost as error:
+            return self.shut_out(error)
+        if state and (manifest := self._newest()):
+            chronicle.snapshot(self._host, manifest, self._tenure.store)
+        return self._stopped(f"{notice.source}: {notice.kind}")
+
+    def _stopped(self, reason: str) -> int:
+        record = jobs.load(self._host.paths, self._job)
+        self._write("stopped", reason=reason, snapshot=record.parent if record else None)
+        self.give_up()
+        return ExitCode.PREEMPTED
+
+    def _ended(self) -> int | None:
+        """Look whether it has: it may have left, or been started again."""
+        now = self._host.clock.now()
+        with locks.hold(self._host.paths.locks, self._job, "supervise", now, wait=True):
+            host = self._host.of(self._job)
+            try:
+                found = host.container(self._job)
+            except EngineError as error:  # it tells nothing of the job
+                self._observer.note(str(error))
+                self._watch_end()
+                return None
+        if jobs.has_left(self._host.paths, self._job):
+            return self._stopped("by its user")
+        if found and found.running:
+            self._watch_end()
+            return None
+        code = found.exit_code if found else None
+        self._stop_saving()
+        self._observer.note("the job has ended" if code is None else f"the job has ended: {code}")
+        self._write("ended", reason="" if code is None else f"exit code {code}")
+        return self.give_up(ended=code)
+
+    def _watch_end(self) -> None:
+        host, found = self._host.of(self._job), self._container()
+
+        def await_it() -> None:
+            with suppress(EngineError):
+                if found:
+                    host.engine.wait(found.id)
+            sleep(_STEP)
+            self._happenings.put(Ended())
+
+        threading.Thread(target=await_it, name="end", daemon=True).start()
+
+    def _container(self) -> Container | None:
+        """Return the job's container, if the engine tells of one."""
+        with suppress(EngineError):
+            return self._host.of(self._job).container(self._job)
+        return None
+
+    def _newest(self) -> Manifest | None:
+        """Return the manifest of the snapshot that was made last."""
+        record = jobs.load(self._host.paths, self._job)
+        with suppress(SpotrunError):
+            if record and record.parent:
+                return self._host.store(self._tenure.store).load(self._job, record.parent)
+        return None
+
+    def _learn(self) -> None:
+        """Find out what earlier snapshots took, on whatever host."""
+        self._mtbf = chronicle.mtbf(self._host, self._job, self._tenure.store)
+        with suppress(SpotrunError):
+            store = self._host.store(self._tenure.store)
+            ids = store.committed(self._job)[-_PAST:]
+            self._past = [store.load(self._job, it) for it in ids]
+        record = jobs.load(self._host.paths, self._job)
+        if self._past and record and record.parent:  # else what is stored is another life's
+            self._next = monotonic() + self._interval()
+        if self._past:
+            self._foretell()
+
+    def _interval(self) -> float:
+        """Return the seconds between two snapshots."""
+        fixed = rhythm.every(self._care.every)
+        if fixed is not None:
+            return fixed
+        running = [it for it in self._past if it.left_running]
+        frozen = chronicle.frozen(running[-1]) if running else 0.0
+        behind = chronicle.behind(running[-1]) if running else 0.0
+        overhead = self._care.max_overhead
+        return rhythm.interval(frozen, self._mtbf, behind=behind, max_overhead=overhead)
+
+    def _foretell(self) -> None:
+        """Say whether a last snapshot fits, as far as is known now."""
+        before, self._foretold = self._foretold, self._forecast()
+        said = forecast.sentence(self._foretold, _USUAL)
+        if said != forecast.sentence(before, _USUAL):
+            self._observer.note(said)
+
+    def _forecast(self) -> Forecast:
+        memory = 0
+        with suppress(SpotrunError):
+            found = self._container()
+            if found:
+                memory = memory_of(self._host.of(self._job).oci.processes(found.id))
+        return forecast.forecast(self._past, memory)
+
+    def _prune(self) -> None:
+        if self._care.keep.keeps_all:
+            return
+        unsent_ones = {it.snapshot for it in unsent.records(self._host)}
+        try:
+            prune(
+                self._host.store(self._tenure.store),
+                self._care.keep,
+                host=platform.node(),
+                job=self._job,
+                unsent=unsent_ones,
+            )
+        except SpotrunError as error:
+            self._observer.note(str(error))
+
+    def _write(self, kind: ledger.Kind, **details: object) -> None:
+        epoch = self._tenure.epoch
+        chronicle.write(self._host, self._job, self._tenure.store, kind, epoch=epoch, **details)
+
+    def _write_beside(self, kind: ledger.Kind, **details: object) -> None:
+        """Write it while something more urgent is done."""
+        threading.Thread(target=self._write, args=(kind,), kwargs=details, daemon=True).start()
+
+    def _show(self) -> None:
+        """Say how things stand."""
+        due = self._host.clock.now() + timedelta(seconds=self._next - monotonic())
+        now = standing.Standing(
+            pid=os.getpid(),
+            since=self._since.isoformat(timespec="seconds"),
+            saving=self._saving is not None,
+            next=due.isoformat(timespec="seconds"),
+            interval=self._interval(),
+            forecast=self._foretold,
+            leaving=self._leaving[0].words if self._leaving else None,
+        )
+        standing.write(self._host.paths, self._job, now)
+
+
+def _send(pid: int, number: signal.Signals) -> None:
+    with suppress(ProcessLookupError):
+        os.kill(pid, number)

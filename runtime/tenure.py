@@ -1,0 +1,150 @@
+"""The leases that this host has: one process takes a job's, all of spotrun's here share it.
+
+What is noted survives a crash and a reboot: the note says which holder is dead for sure when
+nobody supervises the job any more.
+"""
+
+import platform
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from time import sleep
+
+import msgspec
+
+from spotrun.images import lease
+from spotrun.images.address import Address
+from spotrun.images.durable import write_json
+from spotrun.images.errors import LeaseHeld, LeaseLost
+from spotrun.images.lease import Lease
+from spotrun.images.manifest import Manifest
+from spotrun.runtime import fence
+from spotrun.runtime.host import Host
+from spotrun.runtime.jobs import check_name
+from spotrun.runtime.paths import Paths
+
+
+@dataclass(frozen=True, slots=True)
+class Tenure:
+    """A lease that this host has taken."""
+
+    job: str
+    holder: str
+    epoch: int
+    store: Address
+
+
+def of(paths: Paths, job: str) -> Tenure | None:
+    """Return what is noted; None: this host has not taken the job's lease, or has given it up."""
+    try:
+        return msgspec.json.decode(_note(paths, job).read_bytes(), type=Tenure)
+    except FileNotFoundError:
+        return None
+
+
+def take(
+    host: Host,
+    job: str,
+    store: Address,
+    *,
+    above: int,
+    by_force: bool,
+    tell: Callable[[str], None],
+) -> Tenure:
+    """Take a job's lease, and wait for it if somebody has it: for a minute, or while they renew.
+
+    What a process of this host has taken and nobody renews is dead. `by_force` takes it from
+    whoever has it now, for whom the user answers.
+    """
+    opened = host.store(store)
+    wanted = _lease(host, job, store)
+    before, record = of(host.paths, job), lease.read(opened, job)
+    dead = before.holder if before else None
+    if by_force and record:
+        dead = record.holder
+    _acquire(wanted, above, dead, tell)
+    taken = Tenure(job, wanted.holder, wanted.epoch, store)
+    write_json(_note(host.paths, job), msgspec.to_builtins(taken))
+    fence.put_off(host.paths, job, wanted.expires_at)
+    return taken
+
+
+def _acquire(wanted: Lease, above: int, dead: str | None, tell: Callable[[str], None]) -> None:
+    told = None
+    while True:
+        try:
+            wanted.acquire(above=above, dead=dead)
+        except LeaseHeld as held:
+            holder, wait = held.fields["holder"], float(str(held.fields["wait"]))
+            if told != holder:
+                tell(f"{held}; it is taken when nothing is heard of that for {wait:.0f} s")
+                told = holder
+            sleep(min(wait, 2.0))
+        else:
+            return
+
+
+def joined(host: Host, job: str, store: Address) -> Lease | None:
+    """Return the job's lease in that store if this host has it, to be used as long as it has."""
+    noted = of(host.paths, job)
+    if noted is None or noted.store != store:
+        return None
+    held = _lease(host, job, store)
+    try:
+        held.join(noted.holder, noted.epoch)
+    except LeaseLost:
+        fence.close(host.paths, job)
+        raise
+    return held
+
+
+@contextmanager
+def lent(host: Host, manifest: Manifest, store: Address) -> Iterator[Lease | None]:
+    """Yield the lease to publish a snapshot that was kept; None: its job has none there.
+
+    LeaseLost: the job has gone on since, without it; LeaseHeld: it may be doing so.
+    """
+    job = manifest.job
+    record = lease.read(host.store(store), job)
+    if record is None:
+        yield None
+        return
+    last = host.store(store).committed(job)[-1:]
+    if record.epoch - manifest.epoch not in {0, 1} or last not in ([], [manifest.parent]):
+        raise LeaseLost(job=job, reason=f"the job has gone on since on {record.host}")
+    held = joined(host, job, store)
+    if held:
+        yield held
+        return
+    held = _lease(host, job, store)
+    held.acquire()
+    try:
+        yield held
+    finally:
+        held.release()
+
+
+def give_up(host: Host, job: str, *, ended: int | None = None) -> None:
+    """Let others have it at once: the job does not run here, or has ended with that exit code."""
+    noted = of(host.paths, job)
+    if noted:
+        with suppress(LeaseLost):
+            held = joined(host, job, noted.store)
+            if held:
+                held.release(ended=ended)
+    forget(host.paths, job)
+
+
+def forget(paths: Paths, job: str) -> None:
+    """Note that this host has nothing to do with the job's lease any more."""
+    _note(paths, job).unlink(missing_ok=True)
+    fence.remove(paths, job)
+
+
+def _lease(host: Host, job: str, store: Address) -> Lease:
+    return Lease(host.store(store), job, host=platform.node(), duration=host.lease_seconds)
+
+
+def _note(paths: Paths, job: str) -> Path:
+    return paths.leases / f"{check_name(job)}.json"
