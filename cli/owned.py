@@ -15,6 +15,10 @@ PLACE: Final = {
 JOB: Final = "--job"
 VALUES: Final = {
     JOB: ("NAME", "go on from its newest snapshot, wherever it was, or begin; look after it"),
+    "--scheduler": (
+        "auto|slurm|…",
+        "name the job after the one it has in Slurm, SkyPilot, HTCondor or AWS Batch",
+    ),
     "--every": ("TIME|auto", "save it so often; auto: as its history advises"),
     "--max-overhead": ("SHARE", "of its time that it may be frozen for that, with auto: 1%"),
     "--upload-limit": ("SIZE", "bytes a second that this may take from the line: 10m"),

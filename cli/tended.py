@@ -26,8 +26,14 @@ def launch(host: Host, given: Given, told: Output) -> Result:
     """Let a job go on or begin, and stay with it unless it is detached."""
     if given.verb != "run":
         raise UsageError(message=f"{given.verb} makes no job that comes back: use run")
-    wish = wishes.wish(given.own, given.store or host.own_store)
-    return _Launch(host.of(wish.job), given, wish, told).run()
+    scheduler = wishes.scheduler(given.own)
+    wish = wishes.wish(given.own, given.store or host.own_store, scheduler)
+    result = _Launch(host.of(wish.job), given, wish, told).run()
+    if result.exit_code == ExitCode.PREEMPTED and scheduler:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # Slurm sends one to whoever is to requeue
+        if trouble := scheduler.leave(host.runner):
+            told.note(trouble)
+    return result
 
 
 def _named(spec: RunSpec, job: str) -> RunSpec:

@@ -1,10 +1,12 @@
 """The options of `run` for a job that is looked after, and comes back by itself."""
 
+import os
 import re
 from collections.abc import Callable, Mapping
 from typing import Final, TypeVar
 
 from spotrun.cli.owned import COMING_BACK, JOB
+from spotrun.hooks.scheduler import NAMES, Scheduler, named
 from spotrun.images.address import Address
 from spotrun.images.care import AUTO, OVERHEAD, Care
 from spotrun.images.errors import UsageError
@@ -12,6 +14,7 @@ from spotrun.images.retention import Policy
 from spotrun.runtime import jobs, probe, rhythm
 from spotrun.runtime.coming import Wish
 
+_SCHEDULER: Final = "--scheduler"
 _KEEP: Final = ("last", "hourly", "daily", "weekly")
 _SIZE: Final = re.compile(r"(\d{1,6}(?:\.\d{1,3})?)([kmg]?)b?", re.IGNORECASE)
 _UNITS: Final = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
@@ -19,9 +22,22 @@ _UNITS: Final = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 T = TypeVar("T")
 
 
-def wish(own: Mapping[str, str], store: Address) -> Wish:
-    """Return the job as its options want it."""
-    name = own.get(JOB)
+def scheduler(own: Mapping[str, str]) -> Scheduler | None:
+    """Return the scheduler that has started this process, if the job is to be one of its."""
+    wanted = own.get(_SCHEDULER)
+    if wanted is None:
+        return None
+    if wanted not in NAMES:
+        raise UsageError(message=f"{_SCHEDULER} is {wanted!r}, and none of {', '.join(NAMES)}")
+    found = named(wanted, os.environ)
+    if found is None and JOB not in own:
+        raise UsageError(message=f"no scheduler has started this process: name the job by {JOB}")
+    return found
+
+
+def wish(own: Mapping[str, str], store: Address, by: Scheduler | None) -> Wish:
+    """Return the job as its options want it, by default with the name that its scheduler has."""
+    name = own.get(JOB, by.identity if by else None)
     if name is None:
         option = next(it for it in own if it in COMING_BACK)
         raise UsageError(message=f"{option} needs {JOB}: it is for jobs that come back")

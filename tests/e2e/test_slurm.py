@@ -7,7 +7,10 @@ from typing import Any
 import pytest
 
 from tests.conftest import Hosts
+from tests.e2e.jobs import JOBS, await_end, lines, spotrun, start
+from tests.e2e.s3 import served
 from tests.lab.host import Host
+from tests.lab.images import name
 from tests.lab.lab import Lab
 from tests.lab.root import REPOSITORY
 from tests.lab.slurm import Cluster, Job
@@ -15,6 +18,8 @@ from tests.lab.slurm import Cluster, Job
 pytestmark = [pytest.mark.lab, pytest.mark.slow]
 
 _TEMPLATE = REPOSITORY / "hooks/slurm/spotrun.sbatch"
+_LINE = "exec spotrun run --scheduler slurm --store s3://bucket/prefix"
+_TRAIN = ("python3", "/jobs/train.py", "150", "256", "0", "0.3")
 _SPOTRUN = '#!/bin/sh\nexec /opt/spotrun/venv/bin/python -m tests.e2e.standin "$@"\n'
 _KEPT = "SLURM_CLUSTER_NAME,SLURM_JOB_ID,SLURM_RESTART_COUNT"
 _USER = "nobody"
@@ -115,6 +120,50 @@ def test_job_of_a_node_without_power_goes_on_on_the_other(lab: Lab, hosts: Hosts
     assert first is not second
     assert before["identity"] == after["identity"]
     assert after["restarts"] == 1
+
+
+def test_training_goes_on_on_the_other_node(lab: Lab, hosts: Hosts) -> None:
+    """With spotrun itself: preempted, then without power; PyTorch comes to the very same weights."""
+    controller, *nodes = hosts(3, images=("torch",))
+    start(controller, "still", "torch", *_TRAIN)
+    with served(controller, *nodes) as store:
+        cluster = Cluster(controller, nodes)
+        line = f"exec spotrun run --scheduler slurm --store '{store}' --every 3s"
+        text = _TEMPLATE.read_text().replace(_LINE, line)
+        assert line in text
+        script = controller.path("/root/spotrun.sbatch")
+        script.write_text(text)
+        words = ["-v", f"{JOBS}:/jobs:ro", name("torch"), *_TRAIN]
+        job = cluster.submit("--output=/mnt/machine/%j.log", "/root/spotrun.sbatch", *words)
+        first = cluster.reach(job, "RUNNING")["NodeList"]
+        _until_saved(controller, store, job, 1)
+        urgent = cluster.submit("--partition=urgent", f"--nodelist={first}", "--wrap=sleep 300")
+        second = cluster.reach(job, "RUNNING", restarts=1)["NodeList"]
+        assert second != first
+        cluster.run("scancel", urgent)
+        _until_saved(controller, store, job, 4)
+        cluster.nodes[second].power_off()
+        assert cluster.reach(job, "RUNNING", restarts=2)["NodeList"] == first
+        cluster.reach(job, "COMPLETED", restarts=2, seconds=180)
+        assert await_end(controller, "still") == 0
+        told = spotrun(controller, "history", f"slurm-lab-{job}", f"--store={store}")
+        assert [it["rung"] for it in told["events"] if it["rung"]] == ["fresh", "live", "live"]
+        assert told["events"][-1]["kind"] == "ended"
+        whole = cluster.nodes[first].run(["spotrun", "logs", f"slurm-lab-{job}"]).stdout
+        assert whole.splitlines() == lines(controller, "still")
+        assert set(cluster.ended()) == {job, urgent}
+
+
+def _until_saved(host: Host, store: str, job: str, count: int) -> None:
+    """Wait until a job has so many snapshots."""
+    deadline = time.monotonic() + 90
+    argv = ["spotrun", "snapshots", f"slurm-lab-{job}", f"--store={store}", "--format=json"]
+    while True:
+        done = host.run(argv, check=False)
+        if done.returncode == 0 and len(json.loads(done.stdout)["data"]) >= count:
+            return
+        assert time.monotonic() < deadline, done
+        time.sleep(0.5)
 
 
 def test_cluster_that_knows_nothing_of_exit_codes(lab: Lab, hosts: Hosts) -> None:
