@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from tests.conftest import Engine, Hosts
+from tests.conftest import Hosts
 from tests.e2e.jobs import await_end, lines, start, status
 from tests.e2e.s3 import served
 from tests.e2e.spot import (
@@ -20,7 +20,7 @@ from tests.e2e.spot import (
     snapshots,
     until,
 )
-from tests.lab.host import Host
+from tests.lab.host import Engine, Host
 
 pytestmark = pytest.mark.lab
 
