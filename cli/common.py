@@ -60,6 +60,16 @@ def _has_own(job: str | None) -> bool:
     return job is not None and jobs.load(Paths.of(), job) is not None
 
 
+def seconds(ctx: click.Context, param: click.Parameter, value: str | None) -> float | None:  # noqa: ARG001 # click's signature
+    """Read an option like `120s` or `10m`."""
+    from spotrun.runtime import rhythm
+
+    try:
+        return None if value is None else rhythm.every(value)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from error
+
+
 def output() -> Output:
     """Return the output of the running command."""
     return click.get_current_context().ensure_object(Output)

@@ -23,6 +23,7 @@ VERBS: Final = {
     "migrate": "move a running job to another host",
     "status": "tell whether jobs that are looked after can be saved in time",
     "notice": "tell that this host will go",
+    "agent": "listen to this host's cloud for all its jobs",
     "history": "show what has happened to a job, on all its hosts",
     "push": "put a snapshot into a registry, or send what waits",
     "pull": "take a snapshot from a registry",

@@ -2,25 +2,18 @@
 
 import click
 
-from spotrun.cli.common import format_option, open_host, output
+from spotrun.cli.common import format_option, open_host, output, seconds
 from spotrun.cli.completion import job_names
 from spotrun.cli.result import Result
 from spotrun.hooks.notices import file
 from spotrun.images.errors import JobNotFound
-from spotrun.runtime import rhythm, supervising
-
-
-def _seconds(ctx: click.Context, param: click.Parameter, value: str | None) -> float | None:  # noqa: ARG001 # click's signature
-    try:
-        return None if value is None else rhythm.every(value)
-    except ValueError as error:
-        raise click.BadParameter(str(error)) from error
+from spotrun.runtime import supervising
 
 
 @click.command("notice")
 @click.argument("names", metavar="[JOB…]", nargs=-1, shell_complete=job_names)
 @click.option(
-    "--in", "left", metavar="TIME", callback=_seconds, help="how long it will be there: 120s"
+    "--in", "left", metavar="TIME", callback=seconds, help="how long it will be there: 120s"
 )
 @format_option
 def command(names: tuple[str, ...], left: float | None) -> Result:

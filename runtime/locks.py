@@ -59,6 +59,21 @@ def hold(folder: Path, job: str, verb: str, now: datetime, *, wait: bool) -> Ite
         os.close(fd)
 
 
+def is_held(folder: Path, job: str) -> bool:
+    """Tell whether somebody holds a lock; who wants it just now must bear with our looking."""
+    try:
+        fd = os.open(folder / f"{job}.lock", os.O_RDWR | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(fd)
+    return False
+
+
 def _holder(fd: int) -> dict[str, object]:
     """Read who holds a lock; it may be just writing that down."""
     try:

@@ -25,6 +25,8 @@ class Standing:
     interval: float
     """Seconds between two."""
     forecast: Forecast
+    saved: str | None
+    """When what the newest snapshot has was there; None: this life of the job has none."""
     leaving: str | None
     """The notice that stands."""
 

@@ -16,7 +16,7 @@ from typing import Final
 
 from spotrun.images.address import Address
 from spotrun.images.errors import HostUnfit, JobBusy, JobNotFound
-from spotrun.runtime import jobs, standing, tenure
+from spotrun.runtime import jobs, locks, standing, tenure
 from spotrun.runtime.host import Host
 from spotrun.runtime.paths import Paths
 from spotrun.runtime.standing import Standing
@@ -26,6 +26,7 @@ SUPERVISE: Final = "supervise"
 """The verb of a supervisor."""
 _PATIENCE: Final = 20.0
 """Seconds in which a supervisor begins its work."""
+_LAUNCH: Final = "~launch"
 _GLANCE: Final = 0.02
 _GLANCES: Final = 10
 
@@ -44,9 +45,9 @@ def launching(
 
     What fails inside gives the lease up again; JobBusy: somebody here has the job already.
     """
-    with _held(_launch(host.paths, job), job, "run"):
+    with _held(_lock(host.paths, f"{job}{_LAUNCH}"), job, "run"):
         if supervised(host.paths, job):
-            pid = _supervisor(host.paths, job).read_text()
+            pid = _lock(host.paths, job).read_text()
             raise JobBusy(job=job, pid=pid, verb=SUPERVISE, since="it came here")
         (host.paths.notices / job).unlink(missing_ok=True)
         taken = tenure.take(host, job, store, above=above, by_force=by_force, tell=tell)
@@ -56,12 +57,12 @@ def launching(
 
 def supervised(paths: Paths, job: str) -> bool:
     """Tell whether a supervisor of the job lives here."""
-    return _is_held(_supervisor(paths, job))
+    return locks.is_held(paths.supervisors, job)
 
 
 def launched(paths: Paths, job: str) -> bool:
     """Tell whether somebody is about to bring the job up here."""
-    return _is_held(_launch(paths, job))
+    return locks.is_held(paths.supervisors, f"{job}{_LAUNCH}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +103,7 @@ def rows(host: Host, names: Sequence[str]) -> list[Row]:
 @contextmanager
 def serving(paths: Paths, job: str) -> Iterator[int]:
     """Be the job's supervisor; yield the descriptor of the lock, which a child has, too."""
-    with _held(_supervisor(paths, job), job, SUPERVISE) as fd:
+    with _held(_lock(paths, job), job, SUPERVISE) as fd:
         yield fd
 
 
@@ -149,23 +150,5 @@ def _locked(fd: int) -> bool:
     return False
 
 
-def _supervisor(paths: Paths, job: str) -> Path:
-    return paths.supervisors / f"{job}.lock"
-
-
-def _launch(paths: Paths, job: str) -> Path:
-    return paths.supervisors / f"{job}.launch"
-
-
-def _is_held(path: Path) -> bool:
-    try:
-        fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
-    except FileNotFoundError:
-        return False
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    finally:
-        os.close(fd)
-    return False
+def _lock(paths: Paths, name: str) -> Path:
+    return paths.supervisors / f"{name}.lock"

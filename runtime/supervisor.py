@@ -27,6 +27,7 @@ from spotrun.images.errors import EngineError, ExitCode, LeaseLost, SpotrunError
 from spotrun.images.manifest import Manifest
 from spotrun.images.prune import prune
 from spotrun.runtime import (
+    agent,
     chronicle,
     commands,
     fence,
@@ -52,8 +53,6 @@ from spotrun.runtime.transaction import Observer
 
 _GRACE: Final = 30.0
 """Seconds that a notice without a deadline is taken to leave; clouds promise no less."""
-_FAR: Final = 300.0
-"""A deadline that is further away is not left for yet, but for a snapshot now."""
 _TICK: Final = 5.0
 _RETRY: Final = 60.0
 """Seconds before a snapshot that failed is tried again, at most."""
@@ -116,10 +115,12 @@ def supervise(host: Host, job: str, heard: Signals, observer: Observer) -> int:
 
 
 def _sources(host: Host, job: str, heard: Signals) -> list[NoticeSource]:
+    """Return who gives notice; of the clouds, the host's agent tells if there is one."""
     record = jobs.load(host.paths, job)
     command = record.care.notice_command if record and record.care else None
     named = [Command(command, host.runner)] if command else []
-    return [heard, File(host.paths.notices / job), *named, *probe_all(clouds())]
+    here = [] if agent.alive(host.paths) else probe_all(clouds())
+    return [heard, File(host.paths.notices / job), *named, *here]
 
 
 def _tell(watcher: Watcher, happenings: SimpleQueue[Happening]) -> None:
@@ -144,10 +145,13 @@ class Supervisor:
         self._host, self._tenure, self._job = host, noted, noted.job
         self._happenings, self._observer = happenings, observer
         self._guard = os.getppid()
+        self._had_agent = agent.alive(host.paths)
         self._since = host.clock.now()
         self._care = Care()
         self._past: list[Manifest] = []
         """The job's last snapshots."""
+        self._saved_once = False
+        """Whether the newest of them is of this life of the job."""
         self._mtbf = 0.0
         self._foretold = forecast.forecast([], 0)
         self._saving: int | None = None
@@ -241,6 +245,9 @@ class Supervisor:
             self._stop_saving()
             again = [*supervising.myself(), supervising.SUPERVISE, self._job]
             os.execv(again[0], again)  # noqa: S606 # it takes no shell
+        if self._had_agent and not agent.alive(self._host.paths):
+            self._stop_saving()
+            return CRASHED  # to begin again with ears of its own
         if self._leaving and monotonic() >= self._leaving[1]:
             return self._leave(self._leaving[0])
         if monotonic() >= self._next and self._saving is None:
@@ -258,10 +265,10 @@ class Supervisor:
         words = f"{notice.source}: {notice.kind} {notice.words}".strip()
         self._observer.note(f"notice, {left:.0f} s left, by {words}")
         self._write_beside("notice", reason=words, deadline=left)
-        if notice.order and left <= _FAR:
+        if notice.order and left <= agent.FAR:
             return self._leave(notice)
         if notice.order:
-            self._leaving = notice, monotonic() + left - _FAR
+            self._leaving = notice, monotonic() + left - agent.FAR
         self._next = monotonic()
         return None
 
@@ -292,7 +299,7 @@ class Supervisor:
         self._saving = None
         interval = self._interval()
         if status == ExitCode.OK and (manifest := self._newest()):
-            self._past = [*self._past, manifest][-_PAST:]
+            self._past, self._saved_once = [*self._past, manifest][-_PAST:], True
             chronicle.snapshot(self._host, manifest, self._tenure.store)
             self._prune()
             interval = self._interval()
@@ -398,7 +405,8 @@ class Supervisor:
             ids = store.committed(self._job)[-_PAST:]
             self._past = [store.load(self._job, it) for it in ids]
         record = jobs.load(self._host.paths, self._job)
-        if self._past and record and record.parent:  # else what is stored is another life's
+        self._saved_once = bool(record and record.parent)  # else what is stored is another life's
+        if self._past and self._saved_once:
             self._next = monotonic() + self._interval()
         if self._past:
             self._foretell()
@@ -462,6 +470,7 @@ class Supervisor:
             next=due.isoformat(timespec="seconds"),
             interval=self._interval(),
             forecast=self._foretold,
+            saved=self._past[-1].created if self._past and self._saved_once else None,
             leaving=self._leaving[0].words if self._leaving else None,
         )
         standing.write(self._host.paths, self._job, now)

@@ -43,6 +43,11 @@ def of(paths: Paths, job: str) -> Tenure | None:
         return None
 
 
+def note(paths: Paths, taken: Tenure) -> None:
+    """Note what this host has taken, durably."""
+    write_json(_note(paths, taken.job), msgspec.to_builtins(taken))
+
+
 def take(
     host: Host,
     job: str,
@@ -65,7 +70,7 @@ def take(
         dead = record.holder
     _acquire(wanted, above, dead, tell)
     taken = Tenure(job, wanted.holder, wanted.epoch, store)
-    write_json(_note(host.paths, job), msgspec.to_builtins(taken))
+    note(host.paths, taken)
     fence.put_off(host.paths, job, wanted.expires_at)
     return taken
 

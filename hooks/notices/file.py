@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Final
 
 from spotrun.hooks.notices.notice import NothingToAcknowledge, Notice
-from spotrun.hooks.notices.spoken import spoken
+from spotrun.hooks.notices.spoken import ADVICE, spoken
 from spotrun.images.durable import write_atomic
 
 
@@ -36,6 +36,7 @@ class File(NothingToAcknowledge):
         return (spoken(self.name, str(written), text, time.monotonic() - age),)
 
 
-def give(path: Path, seconds: float | None = None) -> None:
+def give(path: Path, seconds: float | None = None, *, order: bool = True) -> None:
     """Give notice to whoever looks at that path, with the seconds from now if they are known."""
-    write_atomic(path, b"" if seconds is None else f"{seconds:g}s\n".encode())
+    words = ["" if order else ADVICE, "" if seconds is None else f"{seconds:g}s"]
+    write_atomic(path, " ".join(filter(None, words)).encode() + b"\n")

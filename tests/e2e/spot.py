@@ -24,10 +24,15 @@ class Spot:
     """One job by one command line, whatever host it is typed on."""
 
     def __init__(
-        self, store: str, image: Image = "busybox", words: tuple[str, ...] = COUNT, *options: str
+        self,
+        store: str,
+        image: Image = "busybox",
+        words: tuple[str, ...] = COUNT,
+        *options: str,
+        job: str = "train",
     ) -> None:
-        """Name it `train`."""
-        own = ("--job=train", f"--store={store}", *options)
+        """Have it run those words."""
+        own = (f"--job={job}", f"--store={store}", *options)
         self._line = (*own, "-v", f"{JOBS}:/jobs:ro", name(image), *words)
 
     def run(self, host: Host, *options: str) -> subprocess.CompletedProcess[str]:

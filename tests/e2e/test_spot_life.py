@@ -67,6 +67,32 @@ def test_notices_of_all_clouds_are_met(hosts: Hosts, provider: str) -> None:
         assert len(snapshots(host, store)) >= 1
 
 
+def test_agent_hears_for_all_jobs(hosts: Hosts) -> None:
+    """And where it dies they hear for themselves."""
+    (host,) = hosts(1)
+    with served(host) as store, cloud(host, "aws") as announce:
+        for died in (False, True):
+            agent = host.popen(["spotrun", "agent"])
+            until(lambda: host.run(["pgrep", "-f", "spotrun agent"], check=False).stdout)
+            time.sleep(2)  # it asks who is there
+            running = [Spot(store, job=it).attached(host) for it in ("one", "two")]
+            until(lambda: len(_supervisors(host, "(one|two)")) == 4)
+            time.sleep(2)
+            if died:
+                host.signal(agent, signal.SIGKILL)
+                time.sleep(10)
+            announce("60")
+            for each in running:
+                each.communicate(timeout=60)
+            assert [it.returncode for it in running] == [85, 85]
+            announce("")
+            host.signal(agent, signal.SIGTERM)
+            _, said = agent.communicate(timeout=10)
+            assert ("for 2 jobs" in said) is not died
+            for job in ("one", "two"):
+                host.run(["spotrun", "rm", "--snapshots", job])
+
+
 def test_sigterm_is_a_notice(hosts: Hosts) -> None:
     """As schedulers and service managers send it; Ctrl-C is still the container's."""
     a, b = hosts(2)
@@ -289,9 +315,9 @@ def _state(host: Host, container: str) -> str:
     return done.stdout.partition('"status": "')[2].partition('"')[0]
 
 
-def _supervisors(host: Host) -> list[str]:
+def _supervisors(host: Host, job: str = "train") -> list[str]:
     """Return the process ids of the guard and the supervisor."""
-    found = host.run(["pgrep", "-f", "supervise train"], check=False).stdout.split()
+    found = host.run(["pgrep", "-f", f"supervise {job}"], check=False).stdout.split()
     return sorted(found, key=int)
 
 
