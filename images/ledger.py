@@ -6,9 +6,9 @@ what is read is put in the order of epochs first. `docs/format.md` has the bytes
 """
 
 import secrets
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final, Literal, get_args
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 PREFIX: Final = "history/"
 _NAME: Final = "%Y%m%dT%H%M%S.%fZ"
 _READERS: Final = 16
+_HOUR: Final = 3600
 
 Kind = Literal[
     "started", "restored", "notice", "frozen", "snapshot", "stopped", "lost", "ended"
@@ -109,10 +110,26 @@ class Summary:
         """Return the mean seconds between interruptions; None: there were none."""
         return self.ran / self.interruptions if self.interruptions else None
 
+    def cost(self, per_hour: float) -> "Cost":
+        """Return what that is in money, at so much for an hour of a host."""
+        paid, spared = (per_hour * seconds / _HOUR for seconds in (self.ran, self.saved))
+        return Cost(per_hour, paid, spared)
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What the hours of a job come to, in the currency of their price."""
+
+    per_hour: float
+    paid: float
+    """For the hours of all runs; what hosts cost before, between and after them is not known."""
+    spared: float
+    """For the hours of work that were not to be paid again (`Summary.saved`)."""
+
 
 def record(store: "Store", job: str, event: Event) -> None:
     """Add an event; StoreUnavailable and its like are no reason to hold the job up."""
-    key = f"{PREFIX}{job}/{_instant(event):{_NAME}}-{secrets.token_hex(8)}"
+    key = f"{PREFIX}{job}/{instant(event):{_NAME}}-{secrets.token_hex(8)}"
     store.backend.create(key, seal_document(store.seal, key, msgspec.json.encode(event)))
 
 
@@ -153,8 +170,8 @@ def decode(seal: Seal, key: str, raw: bytes) -> Event:
     """Return what an event says, or raise Broken."""
     try:
         event = msgspec.json.decode(open_document(seal, key, raw), type=Event)
-        _instant(event)
-    except ValueError as error:
+        instant(event)
+    except (ValueError, OverflowError) as error:
         raise Broken(f"{key} makes no sense: {error}") from None
     return event
 
@@ -163,24 +180,24 @@ def summarise(events: Iterable[Event]) -> Summary:
     """Return what the events of one job come to."""
     found = sorted(events, key=_order)
     taken = [it for it in found if it.kind == "snapshot"]
-    runs = _runs(found)
+    done = runs(found)
     return Summary(
         hosts=tuple(dict.fromkeys(it.host for it in found)),
-        runs=len(runs),
+        runs=len(done),
         interruptions=sum(
-            it.over in {"stopped", "lost"} or (not it.over and it is not runs[-1]) for it in runs
+            it.over in {"stopped", "lost"} or (not it.over and it is not done[-1]) for it in done
         ),
         notices=sum(it.kind == "notice" for it in found),
         snapshots=len(taken),
         bytes=sum(it.bytes for it in taken),
         frozen=sum(it.frozen_seconds for it in found if it.kind in _HELD_UP),
-        ran=sum(it.length for it in runs),
-        saved=runs[-1].carried if runs else 0.0,
+        ran=sum(it.length for it in done),
+        saved=done[-1].carried if done else 0.0,
     )
 
 
 @dataclass(slots=True)
-class _Run:
+class Run:
     """A job on one host, from its start there."""
 
     begin: datetime
@@ -190,22 +207,25 @@ class _Run:
     frozen: float = 0.0
     over: Kind | None = None
     """What has ended it."""
+    events: list[Event] = field(default_factory=list)
+    """All before the next run, in order."""
 
     def work(self, until: float) -> float:
         """Return the seconds of work that were done so many seconds after the begin."""
         return self.carried + max(0.0, min(until, self.length) - self.frozen)
 
 
-def _runs(events: Sequence[Event]) -> list[_Run]:
-    """Return the runs that events, which are in order, tell of."""
-    runs: list[_Run] = []
+def runs(events: Iterable[Event]) -> list[Run]:
+    """Return the runs that the events of one job tell of, each with its events."""
+    found: list[Run] = []
     work: dict[str | None, float] = {}
     """Seconds of it that were done when a snapshot was begun."""
-    for it in events:
-        at = _instant(it)
-        if it.kind in _STARTS or not runs:
-            runs.append(_Run(at, work.get(it.snapshot, 0.0) if it.rung == "live" else 0.0))
-        run = runs[-1]
+    for it in sorted(events, key=_order):
+        at = instant(it)
+        if it.kind in _STARTS or not found:
+            found.append(Run(at, work.get(it.snapshot, 0.0) if it.rung == "live" else 0.0))
+        run = found[-1]
+        run.events.append(it)
         since = (at - run.begin).total_seconds()
         if not run.over:
             run.length = max(run.length, since)
@@ -214,14 +234,14 @@ def _runs(events: Sequence[Event]) -> list[_Run]:
             work[it.snapshot] = run.work(since - it.seconds)
         if it.kind in _HELD_UP:
             run.frozen += it.frozen_seconds
-    return runs
+    return found
 
 
 def _order(event: Event) -> tuple[int, datetime, int]:
-    return event.epoch, _instant(event), _KINDS.index(event.kind)
+    return event.epoch, instant(event), _KINDS.index(event.kind)
 
 
-def _instant(event: Event) -> datetime:
-    """Return when it happened, or raise ValueError."""
+def instant(event: Event) -> datetime:
+    """Return when it happened, in UTC; ValueError or OverflowError: it does not say."""
     at = datetime.fromisoformat(event.at)
     return at.astimezone(UTC) if at.tzinfo else at.replace(tzinfo=UTC)

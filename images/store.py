@@ -6,6 +6,7 @@
     images/ID/NONCE                 an image that travels with jobs
     holds/ID                        somebody reads or writes (holds.py)
     leases/JOB                      who may run a job, and what of it is committed (lease.py)
+    history/JOB/EVENT               what has happened to it (ledger.py)
 
 Packs come before the manifest that names them. `docs/format.md` has the bytes.
 """

@@ -17,10 +17,11 @@ from spotrun.images.errors import (
     RestoreFailed,
     SnapshotDamaged,
     SnapshotNotFound,
+    SpotrunError,
 )
 from spotrun.images.manifest import Kind, Manifest
 from spotrun.images.store import Store
-from spotrun.runtime import chronicle, fence, jobs, restore, supervising
+from spotrun.runtime import chronicle, fence, jobs, restore, supervising, unsent
 from spotrun.runtime.host import Host
 from spotrun.runtime.tenure import Tenure
 from spotrun.runtime.transaction import Observer
@@ -73,6 +74,7 @@ def come(host: Host, wish: Wish, begin: Callable[[int], int], observer: Observer
     ) as tenure:
         if _is_here(host, wish, tenure, thaw=stopped):
             return Came(None)
+        _send_kept(host, wish, observer)
         return _Climb(host, wish, store, tenure, observer).climb(begin)
 
 
@@ -93,6 +95,16 @@ def _is_here(host: Host, wish: Wish, tenure: Tenure, *, thaw: bool) -> bool:
     if thaw:
         host.oci.thaw(found.id)
     return True
+
+
+def _send_kept(host: Host, wish: Wish, observer: Observer) -> None:
+    """Send what the store could not take before, unless the job has gone on without it."""
+    for kept in unsent.records(host):
+        if (kept.job, kept.store) == (wish.job, wish.store):
+            try:
+                unsent.send(host, kept.snapshot, observer.progress)
+            except SpotrunError as error:
+                observer.note(f"snapshot {kept.snapshot} stays on this host: {error}")
 
 
 @dataclass(frozen=True, slots=True)

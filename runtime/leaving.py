@@ -1,11 +1,12 @@
 """A host is about to go: its job is saved as well as there is time for, and let go."""
 
+from contextlib import suppress
 from time import monotonic, sleep
 from typing import Final
 
 from spotrun.images.errors import LeaseLost, SpotrunError
 from spotrun.images.manifest import Kind
-from spotrun.runtime import capture, forecast, jobs, locks
+from spotrun.runtime import capture, fence, forecast, jobs, locks
 from spotrun.runtime.captured import CaptureState
 from spotrun.runtime.forecast import Forecast, Plan
 from spotrun.runtime.host import Host
@@ -30,6 +31,7 @@ def leave(
     None: nothing new could be stored in time, and an earlier snapshot counts. The job has ended in
     either case, unless LeaseLost is raised.
     """
+    _unpause(host, job)
     for kind in (Kind.LIVE, Kind.FILES):
         for _ in range(_TRIES):
             if kind not in _KINDS[forecast.choose(foretold, deadline - monotonic())]:
@@ -47,6 +49,15 @@ def leave(
     with locks.hold(host.paths.locks, job, "leave", now, wait=True):
         drop(host, job)
     return None
+
+
+def _unpause(host: Host, job: str) -> None:
+    """Let a job that its user has paused run on for an instant: what is paused is not captured."""
+    host = host.of(job)
+    with suppress(SpotrunError):
+        found = host.container(job)
+        if found and found.status == "paused" and fence.left(host.paths, job) > 0:
+            host.engine.command(["unpause", found.id], silent=True)
 
 
 def drop(host: Host, job: str, *, taker: str | None = None) -> None:

@@ -6,7 +6,7 @@ import time
 import pytest
 
 from tests.conftest import Hosts
-from tests.e2e.jobs import await_end, lines, start, status
+from tests.e2e.jobs import await_end, lines, spotrun, start, status
 from tests.e2e.s3 import served
 from tests.e2e.spot import (
     COUNT,
@@ -24,6 +24,14 @@ from tests.lab.host import Engine, Host
 
 pytestmark = pytest.mark.lab
 
+_SLOW = ("rate", "20mbit", "burst", "64kb", "latency", "1s")
+_RESTLESS = """
+import numpy, time
+while True:
+    kept = numpy.random.bytes(30_000_000)
+    print(len(kept), flush=True)
+    time.sleep(0.5)
+"""
 _TRAIN = ("python3", "/jobs/train.py", "120", "256", "0", "0.2")
 
 
@@ -159,6 +167,25 @@ def test_last_good_snapshot_counts_when_there_is_no_time(hosts: Hosts) -> None:
         assert "nothing fits; the last snapshot counts" in log(a)
         spot.run(b)
         assert history(b, store)[-1]["snapshot"] == before[0]
+
+
+def test_files_are_stored_where_there_is_no_time_for_memory(hosts: Hosts) -> None:
+    """By a line on which the last snapshots took much longer."""
+    a, b = hosts(2, images=("numpy",))
+    with served(b, a) as store:
+        a.run(["tc", "qdisc", "add", "dev", "eth0", "root", "tbf", *_SLOW])
+        spot = Spot(store, "numpy", ("python3", "-c", _RESTLESS), "--every=2s")
+        running = spot.attached(a)
+        until(lambda: len(snapshots(b, store)) >= 3, seconds=180)
+        a.run(["spotrun", "notice", "--in", "9s", "train"])
+        running.communicate(timeout=30)
+        assert running.returncode == 85
+        assert "files only" in log(a)
+        (newest,) = spotrun(b, "snapshots", "train", f"--store={store}")[-1:]
+        assert newest["kind"] == "files"
+        assert spot.run(b).returncode == 0
+        told = history(b, store)[-1]
+        assert (told["rung"], told["snapshot"] != newest["snapshot"]) == ("live", True)
 
 
 def test_job_of_a_dead_host_is_taken_over(hosts: Hosts) -> None:
