@@ -26,9 +26,9 @@ pytestmark = pytest.mark.lab
 
 _SLOW = ("rate", "20mbit", "burst", "64kb", "latency", "1s")
 _RESTLESS = """
-import numpy, time
+import os, time
 while True:
-    kept = numpy.random.bytes(30_000_000)
+    kept = os.urandom(30_000_000)
     print(len(kept), flush=True)
     time.sleep(0.5)
 """
@@ -171,10 +171,10 @@ def test_last_good_snapshot_counts_when_there_is_no_time(hosts: Hosts) -> None:
 
 def test_files_are_stored_where_there_is_no_time_for_memory(hosts: Hosts) -> None:
     """By a line on which the last snapshots took much longer."""
-    a, b = hosts(2, images=("numpy",))
+    a, b = hosts(2, images=("python",))
     with served(b, a) as store:
         a.run(["tc", "qdisc", "add", "dev", "eth0", "root", "tbf", *_SLOW])
-        spot = Spot(store, "numpy", ("python3", "-c", _RESTLESS), "--every=2s")
+        spot = Spot(store, "python", ("python3", "-c", _RESTLESS), "--every=2s")
         running = spot.attached(a)
         until(lambda: len(snapshots(b, store)) >= 3, seconds=180)
         a.run(["spotrun", "notice", "--in", "9s", "train"])
