@@ -25,6 +25,8 @@ VERBS: Final = {
     "notice": "tell that this host will go",
     "agent": "listen to this host's cloud for all its jobs",
     "history": "show what has happened to a job, on all its hosts",
+    "report": "make a page of that, with a timeline",
+    "metrics": "tell Prometheus about the jobs of this host",
     "push": "put a snapshot into a registry, or send what waits",
     "pull": "take a snapshot from a registry",
     "export": "write a snapshot as an archive for Podman or CRI-O",

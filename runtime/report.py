@@ -47,23 +47,25 @@ dl div { border: 1px solid var(--line); border-radius: 6px; padding: .55rem .75r
 dt { color: var(--faint); font-size: .8rem; }
 dd { margin: 0; font-size: 1.25rem; overflow-wrap: anywhere; }
 .wide { overflow-x: auto; }
-svg { display: block; min-width: 52rem; width: 100%; height: auto; font: 12px system-ui, sans-serif; }
+svg { display: block; min-width: 60rem; width: 100%; height: auto; }
+svg { font: 12px system-ui, sans-serif; }
 svg svg { width: auto; min-width: 0; }
 text { fill: var(--ink); }
 .lane0 { fill: var(--lane); } .lane1 { fill: var(--page); }
-.host { font-weight: 600; font-size: 13px; }
+.host { font-weight: 600; }
 .tick, .word { fill: var(--faint); font-size: 11px; }
 .tick { text-anchor: middle; } .day { font-weight: 600; }
 .grid { stroke: var(--line); }
 .way { stroke: var(--faint); stroke-dasharray: 2 3; }
-.run, .coming, .key i { rx: 2px; fill: var(--fresh); }
+.run, .coming { rx: 2px; fill: var(--fresh); }
 .run.live { fill: var(--live); } .run.files { fill: var(--files); }
 .coming, .unheard { fill: var(--faint); fill-opacity: .55; }
 .frozen { fill: var(--page); fill-opacity: .85; }
 .snapshot { stroke: var(--ink); stroke-width: 1.5; }
 .notice { fill: var(--alarm); }
 .end { fill: var(--page); stroke: var(--ink); stroke-width: 2; }
-.end.ended { fill: var(--good); } .end.lost { fill: none; stroke: var(--alarm); stroke-width: 3; }
+.end.ended { fill: var(--good); }
+.end.lost { stroke: var(--alarm); stroke-width: 3; } .end.lost circle { stroke: none; }
 .key { display: flex; flex-wrap: wrap; gap: .3rem 1.1rem; list-style: none; padding: 0; }
 .key li { display: flex; align-items: center; gap: .4rem; color: var(--faint); font-size: .85rem; }
 .key svg { width: 22px; min-width: 22px; }
@@ -72,8 +74,7 @@ th, td { text-align: left; vertical-align: top; padding: .3rem .7rem .3rem 0; }
 th { color: var(--faint); font-weight: 600; border-bottom: 1px solid var(--line); }
 td { border-bottom: 1px solid var(--line); white-space: nowrap; }
 td.number, th.number { text-align: right; font-variant-numeric: tabular-nums; }
-td.why, td.where { white-space: pre-line; overflow-wrap: anywhere; min-width: 8rem; }
-td.why { min-width: 18rem; }
+td.why, td.where { white-space: pre-line; overflow-wrap: anywhere; min-width: 11rem; }
 """
 
 
@@ -85,7 +86,7 @@ def page(job: str, history: History, *, now: datetime, price: float | None = Non
     add(head, "meta", charset="utf-8")
     add(head, "meta", http_equiv="Content-Security-Policy", content=_POLICY)
     add(head, "meta", name="viewport", content="width=device-width, initial-scale=1")
-    add(head, "title", f"{job} – spotrun")
+    add(head, "title", f"{job} · spotrun")
     add(head, "style", _STYLE)
     add(body, "h1", f"Job {job}")
     summary = ledger.summarise(events)
@@ -124,8 +125,9 @@ def _figures(it: Summary, price: float | None) -> Iterator[tuple[str, str, str]]
     """Yield names, values and what they mean."""
     yield "hosts", str(len(it.hosts)), ", ".join(it.hosts)
     yield "runs", str(it.runs), "how often it was started or brought back"
-    between = f", {span(it.mtbf)} apart" if it.mtbf is not None else ""
-    yield "interruptions", f"{it.interruptions}{between}", "runs that were stopped or lost"
+    yield "interruptions", str(it.interruptions), "runs that were stopped or lost"
+    if it.mtbf is not None:
+        yield "between two of them", span(it.mtbf), "on the average"
     yield "notices", str(it.notices), "that a host would go"
     yield "snapshots", str(it.snapshots), "that were committed"
     yield "sent to the store", size(it.bytes), "by snapshots"
@@ -143,10 +145,11 @@ def _picture(body: Element, found: Sequence[Stay]) -> None:
     add(body, "h2", "Timeline")
     add(body, "div", class_="wide").append(timeline.draw(found))
     key = add(body, "ul", class_="key")
-    for words, tag, attributes in _KEY:
+    for words, *shapes in _KEY:
         item = add(key, "li")
         symbol = add(item, "svg", viewBox="0 0 22 16", aria_hidden="true")
-        add(symbol, tag, **attributes)
+        for tag, kind, attributes in shapes:
+            add(symbol, tag, class_=kind, **attributes)
         add(item, "span", words)
     moved = {it.host: it.shift for it in found if it.shift >= _FAR}
     for host, seconds in moved.items():
@@ -154,18 +157,23 @@ def _picture(body: Element, found: Sequence[Stay]) -> None:
         add(body, "p", late)
 
 
+_Shape = tuple[str, str, dict[str, str]]
 _BAR: Final = {"x": "0", "y": "2", "width": "22", "height": "12"}
-_KEY: Final = (
-    ("begun from nothing", "rect", {"class": "run fresh", **_BAR}),
-    ("goes on, processes and all", "rect", {"class": "run live", **_BAR}),
-    ("started again from its files", "rect", {"class": "run files", **_BAR}),
-    ("brought here", "rect", {"class": "coming", **_BAR, "y": "6", "height": "4"}),
-    ("snapshot", "line", {"class": "snapshot", "x1": "11", "x2": "11", "y1": "1", "y2": "15"}),
-    ("notice", "polygon", {"class": "notice", "points": "6,4 16,4 11,13"}),
-    ("stopped, to go on elsewhere", "circle", {"class": "end stopped", "cx": "11", "cy": "8", "r": "5"}),
-    ("ended", "circle", {"class": "end ended", "cx": "11", "cy": "8", "r": "5"}),
-    ("lost, or not heard of again", "path", {"class": "end lost", "d": "M6.5,3.5 l9,9 m0,-9 l-9,9"}),
-)  # fmt: skip
+_THIN: Final = {"x": "0", "y": "6", "width": "22", "height": "4"}
+_GAP: Final = {"x": "8", "y": "4", "width": "6", "height": "8"}
+_DOT: Final = {"cx": "11", "cy": "8", "r": "5"}
+_KEY: Final[tuple[tuple[str, *tuple[_Shape, ...]], ...]] = (
+    ("begun from nothing", ("rect", "run fresh", _BAR)),
+    ("goes on, processes and all", ("rect", "run live", _BAR)),
+    ("started again from its files", ("rect", "run files", _BAR)),
+    ("brought here, or not heard of", ("rect", "coming", _THIN)),
+    ("frozen", ("rect", "run live", _BAR), ("rect", "frozen", _GAP)),
+    ("snapshot", ("line", "snapshot", {"x1": "11", "x2": "11", "y1": "1", "y2": "15"})),
+    ("notice", ("polygon", "notice", {"points": "6,4 16,4 11,13"})),
+    ("stopped, to go on elsewhere", ("circle", "end stopped", _DOT)),
+    ("ended", ("circle", "end ended", _DOT)),
+    ("lost", ("path", "end lost", {"d": "M7,4 l8,8 m0,-8 l-8,8"})),
+)
 
 
 def _table(body: Element, events: Sequence[Event]) -> None:

@@ -17,7 +17,7 @@ from spotrun.images.ledger import Event, Kind
 from spotrun.runtime.markup import add
 
 WIDTH: Final = 1120
-_LEFT: Final = 150
+_LEFT: Final = 190
 _RIGHT: Final = 44
 _TOP: Final = 44
 """For the axis."""
@@ -28,6 +28,8 @@ _THICK: Final = 16
 _BELOW: Final = _BAR + _THICK
 _LETTER: Final = 6.5
 """How wide one is, about."""
+_NAME: Final = 23
+"""Letters of a host's name for which there is room."""
 _NEAR: Final = 2.0
 """Snapshots that are nearer to each other are one tick."""
 _LEAST: Final = 60.0
@@ -110,9 +112,9 @@ def draw(found: Sequence[Stay]) -> Element:
     picture = _Picture.of(found)
     root = Element("svg", {"viewBox": f"0 0 {WIDTH} {picture.height}", "role": "img"})
     root.set("aria-label", "timeline; the table below has all of it")
-    picture.axis(root)
     for host in picture.hosts:
         picture.lane(root, host)
+    picture.axis(root)
     for before, after in pairwise(found):
         picture.way(root, before, after)
     for stay in found:
@@ -189,7 +191,8 @@ class _Picture:
         y, kind = self._y(host), f"lane{self.hosts[host] % 2}"
         add(root, "rect", class_=kind, x=0, y=y, width=WIDTH, height=_LANE)
         room = add(root, "svg", x=0, y=y, width=_LEFT - 12, height=_LANE)
-        name = add(room, "text", host, class_="host", x=10, y=_BAR + 13)
+        short = host if len(host) <= _NAME else f"{host[: _NAME - 1]}…"
+        name = add(room, "text", short, class_="host", x=10, y=_BAR + 12)
         add(name, "title", host)
 
     def way(self, root: Element, before: Stay, after: Stay) -> None:
@@ -271,8 +274,9 @@ class _Picture:
         if over in {"stopped", "ended"}:
             drawn = add(root, "circle", class_=f"end {over}", cx=x, cy=middle, r=5)
         elif over:
-            shape = f"M{x - 4.5:.1f},{middle - 4.5} l9,9 m0,-9 l-9,9"
-            drawn = add(root, "path", class_="end lost", d=shape)
+            drawn = add(root, "g", class_="end lost")
+            add(drawn, "circle", cx=x, cy=middle, r=7)
+            add(drawn, "path", d=f"M{x - 4:.1f},{middle - 4:.1f} l8,8 m0,-8 l-8,8")
         else:
             return
         add(drawn, "title", title)
