@@ -6,7 +6,7 @@ in one run: the machine is shared. Writes `build/bench.json`.
 
 from rich.console import Console
 
-from tests.bench import clients, dumps, job, lifecycle, many, report, starts, stored
+from tests.bench import clients, dumps, job, lifecycle, many, report, spot, starts, stored
 from tests.bench.contenders import Podman, Spotrun, touch_memory
 from tests.bench.figures import Figure
 from tests.bench.rounds import ROUNDS, Samples, rounds
@@ -47,6 +47,8 @@ def _of_stores(host: Host, console: Console, container: str) -> list[Figure]:
     console.print("restic: done")
     made += clients.measure(host)
     console.print("S3 clients: done")
+    made += spot.measure(host)
+    console.print("jobs that are looked after: done")
     return made + starts.measure(host)
 
 
