@@ -13,8 +13,9 @@ from spotrun.cli.output import Output, size, table
 from spotrun.cli.result import Result
 from spotrun.images import prune
 from spotrun.images.address import Address
+from spotrun.images.care import Policy
 from spotrun.images.prune import InTheWay, Pruned
-from spotrun.images.retention import Policy, duration
+from spotrun.images.retention import duration
 from spotrun.runtime import lookup, unsent
 
 _F = TypeVar("_F", bound=Callable[..., Any])

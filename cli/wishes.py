@@ -8,9 +8,8 @@ from typing import Final, TypeVar
 from spotrun.cli.owned import COMING_BACK, JOB
 from spotrun.hooks.scheduler import NAMES, Scheduler, named
 from spotrun.images.address import Address
-from spotrun.images.care import AUTO, OVERHEAD, Care
+from spotrun.images.care import AUTO, OVERHEAD, Care, Policy
 from spotrun.images.errors import UsageError
-from spotrun.images.retention import Policy
 from spotrun.runtime import jobs, probe, rhythm
 from spotrun.runtime.coming import Wish
 

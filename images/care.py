@@ -1,12 +1,30 @@
 """How a job is looked after, on this host and on every later one, as its user said."""
 
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Final
-
-from spotrun.images.retention import Policy
 
 AUTO: Final = "auto"
 OVERHEAD: Final = 0.01
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """What is to be kept of each job; by default everything."""
+
+    last: int = 0
+    """So many of the newest."""
+    hourly: int = 0
+    """The newest of each of the so many last hours, in UTC, that have any."""
+    daily: int = 0
+    weekly: int = 0
+    within: timedelta | None = None
+    """All that are not older."""
+
+    @property
+    def keeps_all(self) -> bool:
+        """Tell whether it has no rule."""
+        return self == Policy()
 
 
 @dataclass(frozen=True, slots=True)

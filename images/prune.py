@@ -24,12 +24,13 @@ from itertools import islice
 from typing import Final
 
 from spotrun.images.backends.base import Entry, ObjectMissing
+from spotrun.images.care import Policy
 from spotrun.images.errors import SnapshotDamaged, SnapshotNotFound, StoreUnavailable
 from spotrun.images.holds import LIFE, Held, Hold, Purpose
 from spotrun.images.lease import PREFIX as LEASES
 from spotrun.images.manifest import SNAPSHOT_ID
 from spotrun.images.recipe import Content
-from spotrun.images.retention import Committed, Policy, Verdict, judge
+from spotrun.images.retention import Committed, Verdict, judge
 from spotrun.images.runspec import JOB_NAME
 from spotrun.images.seal import Broken
 from spotrun.images.store import IMAGES, SNAPSHOTS, Store, new_hold

@@ -12,12 +12,12 @@ from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 
 from spotrun.images.backends.base import ObjectChanged, ObjectMissing
+from spotrun.images.care import Policy
 from spotrun.images.errors import SnapshotDamaged, SnapshotNotFound
 from spotrun.images.holds import Hold, Purpose
 from spotrun.images.manifest import encode
 from spotrun.images.prune import PACK_KEY, InTheWay, prune
 from spotrun.images.rebuild import Rebuild
-from spotrun.images.retention import Policy
 from spotrun.images.seal import Broken, seal_document
 from spotrun.images.store import Store, StoredImage, Tell, new_hold
 from spotrun.images.verify import DAMAGED, Finding, load, verify

@@ -11,6 +11,7 @@ from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Final
 
+from spotrun.images.care import Policy
 from spotrun.images.holds import LIFE
 
 _DURATION: Final = re.compile("".join(rf"(?:(\d{{1,5}}){unit})?" for unit in "wdhm"), re.ASCII)
@@ -32,25 +33,6 @@ class Reason(StrEnum):
     """Its job's lease does not name it, but may be about to: it is less than a day old."""
     NO_RULE = "no-rule"
     """Nothing was said about snapshots of its job."""
-
-
-@dataclass(frozen=True, slots=True)
-class Policy:
-    """What is to be kept of each job; by default everything."""
-
-    last: int = 0
-    """So many of the newest."""
-    hourly: int = 0
-    """The newest of each of the so many last hours, in UTC, that have any."""
-    daily: int = 0
-    weekly: int = 0
-    within: timedelta | None = None
-    """All that are not older."""
-
-    @property
-    def keeps_all(self) -> bool:
-        """Tell whether it has no rule."""
-        return self == Policy()
 
 
 @dataclass(frozen=True, slots=True)

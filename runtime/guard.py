@@ -15,7 +15,7 @@ from types import FrameType
 from typing import Final
 
 from spotrun.images.errors import JobBusy, SpotrunError
-from spotrun.runtime import fence, locks
+from spotrun.runtime import fence, locks, standing
 from spotrun.runtime.host import Host
 
 _LOOK: Final = 0.2
@@ -60,9 +60,9 @@ class _Watch:
     def _freeze(self) -> None:
         """Freeze it whatever else is being done with it, and whoever thaws it."""
         host = self._host.of(self._job)
-        found = host.container(self._job)
-        if found and host.oci.status(found.id) == "running":
-            host.oci.freeze(found.id)
+        container = self._container(host)
+        if container and host.oci.status(container) == "running":
+            host.oci.freeze(container)
             self._frozen = True
 
     def _thaw(self) -> None:
@@ -72,10 +72,17 @@ class _Watch:
             suppress(JobBusy),
             locks.hold(host.paths.locks, self._job, "thaw", host.clock.now(), wait=False),
         ):
-            found = host.container(self._job)
-            if found:
-                host.oci.thaw(found.id)
+            if container := self._container(host):
+                host.oci.thaw(container)
             self._frozen = False
+
+    def _container(self, host: Host) -> str | None:
+        """Return what the supervisor has seen; an engine that is asked may be silent for long."""
+        said = standing.read(host.paths, self._job)
+        if said and said.container:
+            return said.container
+        found = host.container(self._job)
+        return found.id if found else None
 
 
 def _fork(supervise: Callable[[], int]) -> int:

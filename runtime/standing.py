@@ -18,6 +18,8 @@ class Standing:
     pid: int
     since: str
     """When it began."""
+    container: str | None
+    """Id of the container that the job runs in."""
     saving: bool
     """Whether a snapshot is being made."""
     next: str

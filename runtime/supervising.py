@@ -50,6 +50,7 @@ def launching(
             pid = _lock(host.paths, job).read_text()
             raise JobBusy(job=job, pid=pid, verb=SUPERVISE, since="it came here")
         (host.paths.notices / job).unlink(missing_ok=True)
+        standing.forget(host.paths, job)
         taken = tenure.take(host, job, store, above=above, by_force=by_force, tell=tell)
         begin(host, job)
         yield taken

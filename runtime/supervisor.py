@@ -154,6 +154,8 @@ class Supervisor:
         """Whether the newest of them is of this life of the job."""
         self._mtbf = 0.0
         self._foretold = forecast.forecast([], 0)
+        self._watched: str | None = None
+        """The container whose end is awaited."""
         self._saving: int | None = None
         """Process id of what saves the job just now."""
         self._next = monotonic() + _FIRST
@@ -373,6 +375,7 @@ class Supervisor:
 
     def _watch_end(self) -> None:
         host, found = self._host.of(self._job), self._container()
+        self._watched = found.id if found else None
 
         def await_it() -> None:
             with suppress(EngineError):
@@ -466,6 +469,7 @@ class Supervisor:
         now = standing.Standing(
             pid=os.getpid(),
             since=self._since.isoformat(timespec="seconds"),
+            container=self._watched,
             saving=self._saving is not None,
             next=due.isoformat(timespec="seconds"),
             interval=self._interval(),

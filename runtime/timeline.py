@@ -18,7 +18,7 @@ from spotrun.runtime.markup import add
 
 WIDTH: Final = 1120
 _LEFT: Final = 190
-_RIGHT: Final = 44
+_RIGHT: Final = 54
 _TOP: Final = 44
 """For the axis."""
 _LANE: Final = 58
@@ -229,7 +229,8 @@ class _Picture:
         """Write how the job came to a host each time, where there is room for it."""
         free = 0.0
         for it in here:
-            word = it.events[0].rung or it.events[0].kind
+            first = it.events[0]
+            word = first.rung or (first.kind if first.kind == "started" else "unknown")
             x, width = self._x(it.begin), _LETTER * len(word)
             if x >= free and x + width <= WIDTH:
                 y = self._y(it.host) + _BELOW + 20
@@ -254,16 +255,13 @@ class _Picture:
             add(box, "title", said(event))
 
     def _snapshots(self, root: Element, stay: Stay, y: float) -> None:
-        near: list[Event] = []
         taken = [it for it in stay.events if it.kind == "snapshot"]
-        for it, following in zip(taken, [*taken[1:], None], strict=True):
-            near.append(it)
-            x = self._x(stay.at(near[0]))
-            if following is None or self._x(stay.at(following)) - x >= _NEAR:
-                drawn = add(root, "line", class_="snapshot", x1=x, x2=x, y1=y + 8, y2=y + 24)
-                more = f"{len(near)} snapshots, the last:\n" if len(near) > 1 else ""
-                add(drawn, "title", more + said(it))
-                near = []
+        for _, group in groupby(taken, lambda it: self._x(stay.at(it)) // _NEAR):
+            near = list(group)
+            x = self._x(stay.at(near[-1]))
+            drawn = add(root, "line", class_="snapshot", x1=x, x2=x, y1=y + 8, y2=y + 24)
+            more = f"{len(near)} snapshots, the last:\n" if len(near) > 1 else ""
+            add(drawn, "title", more + said(near[-1]))
 
     def _end(self, root: Element, stay: Stay, y: float) -> None:
         """Mark it, unless the job may run there still."""

@@ -13,9 +13,9 @@ import pytest
 
 from spotrun.images import imagebox, keys, opening, push
 from spotrun.images.address import Address
+from spotrun.images.care import Policy
 from spotrun.images.holds import Purpose
 from spotrun.images.prune import prune
-from spotrun.images.retention import Policy
 from spotrun.images.store import Store, file_sizes, new_hold
 from tests.fakes.snapshots import IMAGE, manifest
 from tests.fakes.stores import read, written

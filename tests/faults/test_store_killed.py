@@ -12,9 +12,9 @@ import pytest
 
 from spotrun.images import opening
 from spotrun.images.address import Address
+from spotrun.images.care import Policy
 from spotrun.images.errors import StoreLocked
 from spotrun.images.prune import prune
-from spotrun.images.retention import Policy
 from spotrun.images.store import Store
 from spotrun.images.verify import verify
 from tests.faults import killed_store

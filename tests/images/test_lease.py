@@ -12,12 +12,13 @@ import pytest
 from spotrun.images.backends import open_backend
 from spotrun.images.backends.base import Backend
 from spotrun.images.backends.memory import MemoryBackend
+from spotrun.images.care import Policy
 from spotrun.images.errors import LeaseHeld, LeaseLost, SnapshotNotFound, StoreUnavailable
 from spotrun.images.holds import LIFE
 from spotrun.images.lease import DURATION, PREFIX, Lease, Record, boot_time, read
 from spotrun.images.prune import prune
 from spotrun.images.repair import repair
-from spotrun.images.retention import Committed, Policy, Reason, judge
+from spotrun.images.retention import Committed, Reason, judge
 from spotrun.images.seal import Keyed, open_document, seal_document
 from spotrun.images.store import Store
 from spotrun.images.verify import verify

@@ -15,10 +15,10 @@ from spotrun.images import ledger
 from spotrun.images.backends import open_backend
 from spotrun.images.backends.base import Backend
 from spotrun.images.backends.memory import MemoryBackend
+from spotrun.images.care import Policy
 from spotrun.images.ledger import Event, Kind, Rung, Summary, summarise
 from spotrun.images.prune import prune
 from spotrun.images.repair import repair
-from spotrun.images.retention import Policy
 from spotrun.images.seal import seal_document
 from spotrun.images.store import Store
 from spotrun.images.verify import verify

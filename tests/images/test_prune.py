@@ -13,11 +13,12 @@ from spotrun.images import imagebox
 from spotrun.images.backends import open_backend
 from spotrun.images.backends.base import Data
 from spotrun.images.backends.memory import MemoryBackend
+from spotrun.images.care import Policy
 from spotrun.images.errors import SnapshotDamaged, SnapshotNotFound, StoreUnavailable
 from spotrun.images.holds import LIFE, Hold, Purpose
 from spotrun.images.manifest import Manifest
 from spotrun.images.prune import InTheWay, Pruned, prune
-from spotrun.images.retention import Policy, Reason
+from spotrun.images.retention import Reason
 from spotrun.images.runspec import ImageRef
 from spotrun.images.seal import Plain
 from spotrun.images.store import Store, file_sizes

@@ -16,10 +16,10 @@ import pytest
 from spotrun.images import imagebox
 from spotrun.images.backends.base import Backend
 from spotrun.images.backends.memory import MemoryBackend
+from spotrun.images.care import Policy
 from spotrun.images.errors import SnapshotNotFound
 from spotrun.images.holds import Purpose
 from spotrun.images.prune import prune
-from spotrun.images.retention import Policy
 from spotrun.images.runspec import ImageRef
 from spotrun.images.seal import Plain
 from spotrun.images.store import Store, file_sizes, new_hold

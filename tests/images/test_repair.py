@@ -7,6 +7,7 @@ from random import Random
 import pytest
 
 from spotrun.images import imagebox
+from spotrun.images.care import Policy
 from spotrun.images.errors import SnapshotDamaged, SnapshotNotFound
 from spotrun.images.holds import Hold, Purpose
 from spotrun.images.manifest import Manifest
@@ -14,7 +15,6 @@ from spotrun.images.pack import PackRef, key_of
 from spotrun.images.prune import prune
 from spotrun.images.pull import open_pack
 from spotrun.images.repair import Repaired, repair
-from spotrun.images.retention import Policy
 from spotrun.images.runspec import ImageRef
 from spotrun.images.store import Store
 from spotrun.images.verify import verify

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spotrun.images.retention import Committed, Policy, Reason, duration, judge
+from spotrun.images.care import Policy
+from spotrun.images.retention import Committed, Reason, duration, judge
 
 _NOW = datetime(2026, 12, 31, 12, tzinfo=UTC)
 _HOUR = timedelta(hours=1)

@@ -9,12 +9,12 @@ import pytest
 
 from spotrun.images import imagebox
 from spotrun.images.backends.base import Backend
+from spotrun.images.care import Policy
 from spotrun.images.holds import Hold, Purpose
 from spotrun.images.meter import Progress
 from spotrun.images.pack import PackRef
 from spotrun.images.prune import prune
 from spotrun.images.recipe import Content
-from spotrun.images.retention import Policy
 from spotrun.images.runspec import ImageRef
 from spotrun.images.seal import Plain
 from spotrun.images.store import Store, StoredImage

@@ -37,6 +37,7 @@ class _Jobs:
             said = standing.Standing(
                 pid=1,
                 since="",
+                container=None,
                 saving=False,
                 next="",
                 interval=60,

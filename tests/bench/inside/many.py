@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import Any, Final
 
 from spotrun.images.address import Address
+from spotrun.images.care import Policy
 from spotrun.images.manifest import Manifest, encode, new_snapshot_id
 from spotrun.images.opening import open_store
 from spotrun.images.pack import PackRef, key_of
 from spotrun.images.prune import prune
 from spotrun.images.recipe import Content
-from spotrun.images.retention import Policy
 from spotrun.images.seal import seal_document
 from spotrun.images.store import SNAPSHOTS
 from tests.bench.inside.told import Told, tell, timed
