@@ -4,8 +4,10 @@ import re
 from typing import Final
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
-_CONTROL: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
-"""What neither HTML nor XML can say."""
+_CONTROL: Final = re.compile(
+    r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]"
+)
+"""What neither HTML nor XML can say, and what would have the text around it read backwards."""
 
 
 def add(parent: Element, tag: str, text: str = "", **attributes: str | float) -> Element:

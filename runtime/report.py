@@ -54,7 +54,8 @@ text { fill: var(--ink); }
 .lane0 { fill: var(--lane); } .lane1 { fill: var(--page); }
 .host { font-weight: 600; }
 .tick, .word { fill: var(--faint); font-size: 11px; }
-.tick { text-anchor: middle; } .day { font-weight: 600; }
+.tick { text-anchor: middle; }
+.word { paint-order: stroke; stroke: var(--page); stroke-width: 3px; } .day { font-weight: 600; }
 .grid { stroke: var(--line); }
 .way { stroke: var(--faint); stroke-dasharray: 2 3; }
 .run, .coming { rx: 2px; fill: var(--fresh); }
@@ -74,7 +75,7 @@ th, td { text-align: left; vertical-align: top; padding: .3rem .7rem .3rem 0; }
 th { color: var(--faint); font-weight: 600; border-bottom: 1px solid var(--line); }
 td { border-bottom: 1px solid var(--line); white-space: nowrap; }
 td.number, th.number { text-align: right; font-variant-numeric: tabular-nums; }
-td.why, td.where { white-space: pre-line; overflow-wrap: anywhere; min-width: 11rem; }
+td.why, td.where { white-space: normal; overflow-wrap: anywhere; min-width: 11rem; }
 """
 
 
@@ -107,9 +108,9 @@ def page(job: str, history: History, *, now: datetime, price: float | None = Non
 
 def size(count: int) -> str:
     """Return a number of bytes for people."""
-    value, units = float(count), iter(("B", "KiB", "MiB", "GiB"))
+    value, units = float(count), iter(("B", "KiB", "MiB", "GiB", "TiB"))
     unit = next(units)
-    while value >= 1024 and unit != "GiB":  # noqa: PLR2004 # binary prefixes
+    while value >= 1024 and unit != "TiB":  # noqa: PLR2004 # binary prefixes
         value, unit = value / 1024, next(units)
     return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
 

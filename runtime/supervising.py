@@ -25,7 +25,7 @@ from spotrun.runtime.tenure import Tenure
 SUPERVISE: Final = "supervise"
 """The verb of a supervisor."""
 _PATIENCE: Final = 20.0
-"""Seconds in which a supervisor begins its work."""
+"""Seconds in which a supervisor begins its work, and ends it when its job has gone."""
 _LAUNCH: Final = "~launch"
 _GLANCE: Final = 0.02
 _GLANCES: Final = 10
@@ -46,14 +46,23 @@ def launching(
     What fails inside gives the lease up again; JobBusy: somebody here has the job already.
     """
     with _held(_lock(host.paths, f"{job}{_LAUNCH}"), job, "run"):
-        if supervised(host.paths, job):
-            pid = _lock(host.paths, job).read_text()
-            raise JobBusy(job=job, pid=pid, verb=SUPERVISE, since="it came here")
+        _await_end(host, job)
         (host.paths.notices / job).unlink(missing_ok=True)
         standing.forget(host.paths, job)
         taken = tenure.take(host, job, store, above=above, by_force=by_force, tell=tell)
         begin(host, job)
         yield taken
+
+
+def _await_end(host: Host, job: str) -> None:
+    """Let the supervisor of a job that has gone come to its end; JobBusy: the job is here."""
+    end = monotonic() + _PATIENCE
+    while supervised(host.paths, job):
+        found = host.of(job).container(job)
+        if (found and found.running) or monotonic() > end:
+            pid = _lock(host.paths, job).read_text()
+            raise JobBusy(job=job, pid=pid, verb=SUPERVISE, since="it came here")
+        sleep(_GLANCE)
 
 
 def supervised(paths: Paths, job: str) -> bool:

@@ -6,7 +6,6 @@ that a snapshot is done, that somebody has given notice.
 
 import os
 import platform
-import signal
 import threading
 from contextlib import suppress
 from dataclasses import dataclass
@@ -35,19 +34,17 @@ from spotrun.runtime import (
     jobs,
     leaving,
     locks,
-    rhythm,
-    settle,
     standing,
     supervising,
     tenure,
     unsent,
 )
 from spotrun.runtime.engine import Container
-from spotrun.runtime.forecast import Forecast
 from spotrun.runtime.guard import CRASHED
 from spotrun.runtime.heart import Heart
 from spotrun.runtime.host import Host
-from spotrun.runtime.processes import memory_of
+from spotrun.runtime.past import Past
+from spotrun.runtime.saving import Saving
 from spotrun.runtime.tenure import Tenure
 from spotrun.runtime.transaction import Observer
 
@@ -61,10 +58,6 @@ _FIRST: Final = 10.0
 """Seconds after the start of a job until its first snapshot, which takes the image along, too."""
 _USUAL: Final = 120.0
 """Seconds of a notice for which it is told whether a last snapshot fits."""
-_PAST: Final = 6
-"""Snapshots that tell how long the next will take."""
-_TAKEN_BACK: Final = 5.0
-"""Seconds in which a snapshot that is stopped is taken back, or else it is killed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,16 +141,10 @@ class Supervisor:
         self._had_agent = agent.alive(host.paths)
         self._since = host.clock.now()
         self._care = Care()
-        self._past: list[Manifest] = []
-        """The job's last snapshots."""
-        self._saved_once = False
-        """Whether the newest of them is of this life of the job."""
-        self._mtbf = 0.0
-        self._foretold = forecast.forecast([], 0)
         self._watched: str | None = None
         """The container whose end is awaited."""
-        self._saving: int | None = None
-        """Process id of what saves the job just now."""
+        self._saving = Saving(host, noted.job, lambda status: happenings.put(Saved(status)))
+        self._said = ""
         self._next = monotonic() + _FIRST
         self._leaving: tuple[Notice, float] | None = None
         """The notice that stands, and when it is to be followed."""
@@ -180,7 +167,10 @@ class Supervisor:
     def run(self, watcher: Watcher) -> int:
         """Act on what happens, until the job has gone."""
         self._watch_end()
-        self._learn()
+        self._past = Past(self._host.of(self._job), self._tenure, self._care)
+        self._foretell()
+        if self._newest():  # else what is stored is another life's
+            self._next = monotonic() + self._past.interval()
         while True:
             self._show()
             try:
@@ -202,7 +192,7 @@ class Supervisor:
             found = self._container()
             if found:
                 self._host.of(self._job).oci.freeze(found.id)
-        self._stop_saving()
+        self._saving.stop(self._observer)
         taker = "another host"
         with suppress(SpotrunError):
             record = lease.read(self._host.store(self._tenure.store), self._job)
@@ -244,21 +234,21 @@ class Supervisor:
     def _on_time(self) -> int | None:
         """Do what is due."""
         if os.getppid() != self._guard:  # it has been killed, and this process takes its place
-            self._stop_saving()
+            self._saving.stop(self._observer)
             again = [*supervising.myself(), supervising.SUPERVISE, self._job]
             os.execv(again[0], again)  # noqa: S606 # it takes no shell
         if self._had_agent and not agent.alive(self._host.paths):
-            self._stop_saving()
+            self._saving.stop(self._observer)
             return CRASHED  # to begin again with ears of its own
         if self._leaving and monotonic() >= self._leaving[1]:
             return self._leave(self._leaving[0])
-        if monotonic() >= self._next and self._saving is None:
-            self._save()
+        if monotonic() >= self._next and not self._saving.busy:
+            self._saving.begin(self._care)
         return None
 
     def _pause(self) -> float:
         """Return the seconds until something is due, or may be."""
-        due = [self._next] if self._saving is None else []
+        due = [] if self._saving.busy else [self._next]
         due += [self._leaving[1]] if self._leaving else []
         return max(0.0, min([_TICK, *(it - monotonic() for it in due)]))
 
@@ -283,59 +273,30 @@ class Supervisor:
         left = notice.left()
         return (self._care.grace or _GRACE) if left is None else left
 
-    def _save(self) -> None:
-        """Begin a snapshot in a process of its own, which can be stopped at any time."""
-        limit = self._care.upload_limit
-        argv = [*supervising.myself(), "checkpoint", "--leave-running"]
-        argv += [f"--upload-limit={limit}"] if limit else []
-        log = self._host.paths.supervisor_log(self._job)
-        pid = self._saving = self._host.runner.spawn([*argv, self._job], log=log)
-
-        def await_it() -> None:
-            _, status = os.waitpid(pid, 0)
-            self._happenings.put(Saved(os.waitstatus_to_exitcode(status)))
-
-        threading.Thread(target=await_it, name="saving", daemon=True).start()
-
     def _saved(self, status: int) -> None:
-        self._saving = None
-        interval = self._interval()
         if status == ExitCode.OK and (manifest := self._newest()):
-            self._past, self._saved_once = [*self._past, manifest][-_PAST:], True
+            self._past.add(manifest)
             chronicle.snapshot(self._host, manifest, self._tenure.store)
             self._prune()
-            interval = self._interval()
+            self._next = monotonic() + self._past.interval()
             self._foretell()
         else:
-            interval = min(_RETRY, interval)
-        self._next = monotonic() + interval
+            self._next = monotonic() + min(_RETRY, self._past.interval())
 
-    def _stop_saving(self) -> None:
-        """Have a snapshot that is being made taken back: there is something better to do."""
-        if self._saving is None:
-            return
-        end, kept = monotonic() + _TAKEN_BACK, []
-        _send(self._saving, signal.SIGTERM)
-        while self._saving is not None:
-            try:
-                happening = self._happenings.get(timeout=max(0.1, end - monotonic()))
-            except Empty:  # it hangs at its store; what it has begun is settled below
-                _send(self._saving, signal.SIGKILL)
-                continue
-            if isinstance(happening, Saved):
-                self._saving = None
-            else:
-                kept.append(happening)
-        for happening in kept:
-            self._happenings.put(happening)
-        settle.settle(self._host, self._observer)
+    def _foretell(self) -> None:
+        """Say whether a last snapshot fits, if that is news."""
+        self._foretold = self._past.foretell(self._watched)
+        said = forecast.sentence(self._foretold, _USUAL)
+        if said != self._said:
+            self._observer.note(said)
+            self._said = said
 
     def _leave(self, notice: Notice) -> int:
         """Save the job and let it go."""
         deadline = monotonic() + self._left(notice)
         self._leaving = notice, deadline
-        self._stop_saving()
-        foretold = self._forecast()
+        self._saving.stop(self._observer)
+        foretold = self._past.foretell(self._watched)
         self._observer.note(f"leaving: {forecast.sentence(foretold, deadline - monotonic())}")
         try:
             state = leaving.leave(self._host, self._job, foretold, deadline, self._observer)
@@ -368,7 +329,7 @@ class Supervisor:
             self._watch_end()
             return None
         code = found.exit_code if found else None
-        self._stop_saving()
+        self._saving.stop(self._observer)
         self._observer.note("the job has ended" if code is None else f"the job has ended: {code}")
         self._write("ended", reason="" if code is None else f"exit code {code}")
         return self.give_up(ended=code)
@@ -392,6 +353,11 @@ class Supervisor:
             return self._host.of(self._job).container(self._job)
         return None
 
+    def _has_snapshot(self) -> bool:
+        """Tell whether this life of the job has a snapshot."""
+        record = jobs.load(self._host.paths, self._job)
+        return record is not None and record.parent is not None
+
     def _newest(self) -> Manifest | None:
         """Return the manifest of the snapshot that was made last."""
         record = jobs.load(self._host.paths, self._job)
@@ -399,46 +365,6 @@ class Supervisor:
             if record and record.parent:
                 return self._host.store(self._tenure.store).load(self._job, record.parent)
         return None
-
-    def _learn(self) -> None:
-        """Find out what earlier snapshots took, on whatever host."""
-        self._mtbf = chronicle.mtbf(self._host, self._job, self._tenure.store)
-        with suppress(SpotrunError):
-            store = self._host.store(self._tenure.store)
-            ids = store.committed(self._job)[-_PAST:]
-            self._past = [store.load(self._job, it) for it in ids]
-        record = jobs.load(self._host.paths, self._job)
-        self._saved_once = bool(record and record.parent)  # else what is stored is another life's
-        if self._past and self._saved_once:
-            self._next = monotonic() + self._interval()
-        if self._past:
-            self._foretell()
-
-    def _interval(self) -> float:
-        """Return the seconds between two snapshots."""
-        fixed = rhythm.every(self._care.every)
-        if fixed is not None:
-            return fixed
-        running = [it for it in self._past if it.left_running]
-        frozen = chronicle.frozen(running[-1]) if running else 0.0
-        behind = chronicle.behind(running[-1]) if running else 0.0
-        overhead = self._care.max_overhead
-        return rhythm.interval(frozen, self._mtbf, behind=behind, max_overhead=overhead)
-
-    def _foretell(self) -> None:
-        """Say whether a last snapshot fits, as far as is known now."""
-        before, self._foretold = self._foretold, self._forecast()
-        said = forecast.sentence(self._foretold, _USUAL)
-        if said != forecast.sentence(before, _USUAL):
-            self._observer.note(said)
-
-    def _forecast(self) -> Forecast:
-        memory = 0
-        with suppress(SpotrunError):
-            found = self._container()
-            if found:
-                memory = memory_of(self._host.of(self._job).oci.processes(found.id))
-        return forecast.forecast(self._past, memory)
 
     def _prune(self) -> None:
         if self._care.keep.keeps_all:
@@ -465,21 +391,17 @@ class Supervisor:
 
     def _show(self) -> None:
         """Say how things stand."""
+        newest = self._past.newest if self._has_snapshot() else None
         due = self._host.clock.now() + timedelta(seconds=self._next - monotonic())
         now = standing.Standing(
             pid=os.getpid(),
             since=self._since.isoformat(timespec="seconds"),
             container=self._watched,
-            saving=self._saving is not None,
+            saving=self._saving.busy,
             next=due.isoformat(timespec="seconds"),
-            interval=self._interval(),
+            interval=self._past.interval(),
             forecast=self._foretold,
-            saved=self._past[-1].created if self._past and self._saved_once else None,
+            saved=newest.created if newest else None,
             leaving=self._leaving[0].words if self._leaving else None,
         )
         standing.write(self._host.paths, self._job, now)
-
-
-def _send(pid: int, number: signal.Signals) -> None:
-    with suppress(ProcessLookupError):
-        os.kill(pid, number)

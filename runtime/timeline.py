@@ -255,11 +255,11 @@ class _Picture:
             add(box, "title", said(event))
 
     def _snapshots(self, root: Element, stay: Stay, y: float) -> None:
-        taken = [it for it in stay.events if it.kind == "snapshot"]
+        taken, low = [it for it in stay.events if it.kind == "snapshot"], y + _THICK + 1
         for _, group in groupby(taken, lambda it: self._x(stay.at(it)) // _NEAR):
             near = list(group)
             x = self._x(stay.at(near[-1]))
-            drawn = add(root, "line", class_="snapshot", x1=x, x2=x, y1=y + 8, y2=y + 24)
+            drawn = add(root, "line", class_="snapshot", x1=x, x2=x, y1=low, y2=low + 7)
             more = f"{len(near)} snapshots, the last:\n" if len(near) > 1 else ""
             add(drawn, "title", more + said(near[-1]))
 
