@@ -20,6 +20,7 @@
     |  |- NotExportable             a snapshot cannot leave the store in that form
     |  |- ArchiveUnfit              an engine's checkpoint archive cannot become a snapshot
     |  `- NotRestorable
+    |     `- ImageMissing           nor is a fresh start possible
     |- Failed                       it was tried, and all of it taken back
     |  |- CaptureFailed             the job goes on at the source
     |  |- Unsent                    so it does, and its snapshot waits on this host
@@ -198,6 +199,10 @@ class NotRestorable(Refused):
     """The snapshot does not fit this host; nothing was created."""
 
     template = "snapshot {snapshot} cannot be restored on {where}: {reason}"
+
+
+class ImageMissing(NotRestorable):
+    """Its image is not to be had just now; all its snapshots, and a fresh start, need that."""
 
 
 class Failed(SpotrunError):

@@ -196,9 +196,11 @@ def _thaw(session: Session, state: CaptureState) -> None:
 
 
 def _let_run(session: Session, state: CaptureState) -> None:
-    """Thaw it, unless another host may have the job by now."""
+    """Thaw it, unless another host may have the job by now: then that is left to its guard."""
     if fence.left(session.host.paths, state.job) > 0:
         session.host.oci.thaw(state.container)
+    else:
+        fence.mark(session.host.paths, state.job)
 
 
 def _suspend_gpu(session: Session, state: CaptureState) -> None:

@@ -13,11 +13,14 @@ from spotrun.images.address import Address
 from spotrun.images.care import Care
 from spotrun.images.errors import (
     ExitCode,
+    ImageMissing,
+    LeaseLost,
     NotRestorable,
     RestoreFailed,
     SnapshotDamaged,
     SnapshotNotFound,
     SpotrunError,
+    StoreUnavailable,
 )
 from spotrun.images.manifest import Kind, Manifest
 from spotrun.images.store import Store
@@ -30,6 +33,8 @@ _TRIED: Final = 3
 """Snapshots that are tried alive: one that does not fit may be followed by one that does."""
 _NEXT: Final = (NotRestorable, RestoreFailed, SnapshotDamaged)
 """What makes another rung worth a try."""
+_NO_FAULT: Final = (StoreUnavailable, LeaseLost)
+"""What would make all others fail, too, and must not make the job begin anew."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,6 +131,8 @@ class _Climb:
                 manifest = self.store.load(self.wish.job, snapshot)
                 self._restore(manifest, kind)
             except _NEXT as error:
+                if isinstance(error, ImageMissing) or isinstance(error.__cause__, _NO_FAULT):
+                    raise
                 reasons.append(f"{kind} from {snapshot}: {error}")
                 self.observer.note(str(error))
                 continue

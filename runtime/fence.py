@@ -7,7 +7,7 @@ write is seen whole.
 import math
 import os
 import struct
-from contextlib import suppress
+from pathlib import Path
 from typing import Final
 
 from spotrun.images.lease import boot_time
@@ -32,6 +32,21 @@ def close(paths: Paths, job: str) -> None:
     put_off(paths, job, -math.inf)
 
 
+def mark(paths: Paths, job: str) -> None:
+    """Note that the job is frozen for want of its lease, and so to be thawed when that is back."""
+    _mark(paths, job).touch()
+
+
+def unmark(paths: Paths, job: str) -> None:
+    """Note that it is not, or no more."""
+    _mark(paths, job).unlink(missing_ok=True)
+
+
+def marked(paths: Paths, job: str) -> bool:
+    """Tell whether it is."""
+    return _mark(paths, job).exists()
+
+
 def left(paths: Paths, job: str) -> float:
     """Return the seconds until the job must be frozen; a job without a lease has no end."""
     try:
@@ -43,5 +58,9 @@ def left(paths: Paths, job: str) -> float:
 
 def remove(paths: Paths, job: str) -> None:
     """Let it run without end: nobody looks after it any more."""
-    with suppress(FileNotFoundError):
-        (paths.fences / job).unlink()
+    (paths.fences / job).unlink(missing_ok=True)
+    unmark(paths, job)
+
+
+def _mark(paths: Paths, job: str) -> Path:
+    return paths.fences / f"{job}~frozen"

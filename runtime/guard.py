@@ -8,12 +8,15 @@ supervisor becomes a guard, with a supervisor of its own, when it finds itself a
 import os
 import signal
 import sys
+import traceback
 from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
 from time import sleep
 from types import FrameType
 from typing import Final
 
+from spotrun.hooks.notices import file
 from spotrun.images.errors import JobBusy, SpotrunError
 from spotrun.runtime import fence, locks, standing
 from spotrun.runtime.host import Host
@@ -28,12 +31,12 @@ CRASHED: Final = 70
 
 def guard(host: Host, job: str, supervise: Callable[[], int]) -> int:
     """Have the job looked after, to the end of that, and return its exit code."""
-    watch = _Watch(host, job)
+    watch, current = _Watch(host, job), _Current(host.paths.notices / job)
+    signal.signal(signal.SIGTERM, current.pass_on)
     while True:
-        child = _fork(supervise)
-        handler = signal.signal(signal.SIGTERM, _pass_on(child))
-        status = _wait(child, watch)
-        signal.signal(signal.SIGTERM, handler)
+        current.child = _fork(supervise)
+        status = _wait(current.child, watch)
+        current.child = None
         if 0 <= status != CRASHED:
             return status
         for _ in range(int(_PAUSE / _LOOK)):
@@ -41,12 +44,27 @@ def guard(host: Host, job: str, supervise: Callable[[], int]) -> int:
             sleep(_LOOK)
 
 
+class _Current:
+    """The supervisor of the moment, if there is one."""
+
+    def __init__(self, notice: Path) -> None:
+        self.child: int | None = None
+        self._notice = notice
+
+    def pass_on(self, number: int, _: FrameType | None) -> None:
+        """Pass a signal on, which is a notice, or leave that for the next supervisor."""
+        if self.child is None:
+            file.give(self._notice)
+            return
+        with suppress(ProcessLookupError):
+            os.kill(self.child, number)
+
+
 class _Watch:
     """Freezes the job at its end, and thaws what it has frozen when that is put off."""
 
     def __init__(self, host: Host, job: str) -> None:
         self._host, self._job = host, job
-        self._frozen = False
 
     def look(self) -> None:
         """Do what the time asks for; what fails is tried again at the next look."""
@@ -54,7 +72,7 @@ class _Watch:
         with suppress(SpotrunError):
             if over:
                 self._freeze()
-            elif self._frozen:
+            elif fence.marked(self._host.paths, self._job):
                 self._thaw()
 
     def _freeze(self) -> None:
@@ -62,8 +80,8 @@ class _Watch:
         host = self._host.of(self._job)
         container = self._container(host)
         if container and host.oci.status(container) == "running":
+            fence.mark(host.paths, self._job)
             host.oci.freeze(container)
-            self._frozen = True
 
     def _thaw(self) -> None:
         """Thaw it unless somebody works on it, who would not expect that."""
@@ -74,7 +92,7 @@ class _Watch:
         ):
             if container := self._container(host):
                 host.oci.thaw(container)
-            self._frozen = False
+            fence.unmark(host.paths, self._job)
 
     def _container(self, host: Host) -> str | None:
         """Return what the supervisor has seen; an engine that is asked may be silent for long."""
@@ -91,6 +109,8 @@ def _fork(supervise: Callable[[], int]) -> int:
         status = CRASHED
         try:
             status = supervise()
+        except BaseException:  # noqa: BLE001 # it ends here whatever it is
+            traceback.print_exc()
         finally:
             sys.stdout.flush()
             sys.stderr.flush()
@@ -106,11 +126,3 @@ def _wait(child: int, watch: _Watch) -> int:
             return os.waitstatus_to_exitcode(status)
         watch.look()
         sleep(_LOOK)
-
-
-def _pass_on(child: int) -> Callable[[int, FrameType | None], None]:
-    def handler(number: int, _: FrameType | None) -> None:
-        with suppress(ProcessLookupError):
-            os.kill(child, number)
-
-    return handler

@@ -7,7 +7,7 @@ from typing import Final, Self
 
 from spotrun.images.errors import LeaseLost, StoreUnavailable
 from spotrun.images.lease import Lease
-from spotrun.runtime import fence
+from spotrun.runtime import fence, tenure
 from spotrun.runtime.host import Host
 
 _BEATS: Final = 6
@@ -47,9 +47,10 @@ class Heart:
             try:
                 self._held.renew()
             except LeaseLost as error:
-                if not self._ended.is_set():
+                noted = tenure.of(self._paths, self._job)
+                if noted and noted.holder == self._held.holder:  # else it was given up here
                     fence.close(self._paths, self._job)
-                    self._lost(error)
+                self._lost(error)
                 return
             except StoreUnavailable:
                 pause = _SOON

@@ -4,9 +4,10 @@ from contextlib import suppress
 from time import monotonic, sleep
 from typing import Final
 
-from spotrun.images.errors import LeaseLost, SpotrunError
+from spotrun.images import lease
+from spotrun.images.errors import LeaseLost, SpotrunError, Unsent
 from spotrun.images.manifest import Kind
-from spotrun.runtime import capture, fence, forecast, jobs, locks
+from spotrun.runtime import capture, fence, forecast, jobs, locks, unsent
 from spotrun.runtime.captured import CaptureState
 from spotrun.runtime.forecast import Forecast, Plan
 from spotrun.runtime.host import Host
@@ -42,6 +43,11 @@ def leave(
                 )
             except LeaseLost:
                 raise
+            except Unsent as error:
+                observer.note(str(error))
+                if not _answers(host, job, deadline - foretold.files_seconds):
+                    break
+                unsent.drop(host, job)  # the job has gone on, and the next one follows it
             except SpotrunError as error:  # it may pass
                 observer.note(str(error))
                 sleep(_AGAIN)
@@ -49,6 +55,19 @@ def leave(
     with locks.hold(host.paths.locks, job, "leave", now, wait=True):
         drop(host, job)
     return None
+
+
+def _answers(host: Host, job: str, end: float) -> bool:
+    """Wait until the job's store can be reached again; False: not by then."""
+    record = jobs.load(host.paths, job)
+    while record and monotonic() < end:
+        try:
+            lease.read(host.store(record.store), job)
+        except SpotrunError:
+            sleep(_AGAIN)
+        else:
+            return True
+    return False
 
 
 def _unpause(host: Host, job: str) -> None:

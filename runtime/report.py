@@ -55,7 +55,8 @@ text { fill: var(--ink); }
 .host { font-weight: 600; }
 .tick, .word { fill: var(--faint); font-size: 11px; }
 .tick { text-anchor: middle; }
-.word { paint-order: stroke; stroke: var(--page); stroke-width: 3px; } .day { font-weight: 600; }
+.word { paint-order: stroke; stroke: var(--page); stroke-width: 3px; }
+.day { font-weight: 600; }
 .grid { stroke: var(--line); }
 .way { stroke: var(--faint); stroke-dasharray: 2 3; }
 .run, .coming { rx: 2px; fill: var(--fresh); }

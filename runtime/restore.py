@@ -21,6 +21,7 @@ from spotrun.images.address import Address
 from spotrun.images.care import Care
 from spotrun.images.durable import write_json
 from spotrun.images.errors import (
+    ImageMissing,
     NameTaken,
     NotRestorable,
     RestoreFailed,
@@ -209,7 +210,7 @@ def _get_image(session: Session, state: RestoreState) -> None:
     store = session.host.store(state.store)
     missing = admission.get_image(session.host, store, state.manifest.image)
     if missing:
-        raise NotRestorable(snapshot=state.snapshot, where="this host", reason=missing)
+        raise ImageMissing(snapshot=state.snapshot, where="this host", reason=missing)
 
 
 def _fetch(session: Session, state: RestoreState) -> int:

@@ -127,7 +127,7 @@ def lent(host: Host, manifest: Manifest, store: Address) -> Iterator[Lease | Non
     try:
         yield held
     finally:
-        held.release()
+        held.release(ended=record.ended)
 
 
 def give_up(host: Host, job: str, *, ended: int | None = None) -> None:

@@ -41,7 +41,9 @@ _STEPS: Final = (
 )  # fmt: skip
 _LONGEST: Final = 366.0 * _DAY
 """Seconds that anything is drawn for, whatever an event says."""
+_EARLIEST: Final = datetime.min.replace(tzinfo=UTC).timestamp()
 _LATEST: Final = datetime.max.replace(tzinfo=UTC).timestamp() - _DAY
+"""That a date can be written for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +87,7 @@ class Stay:
 
     def at(self, event: Event) -> float:
         """Return when an event is drawn."""
-        return min(ledger.instant(event).timestamp() + self.shift, _LATEST)
+        return ledger.instant(event).timestamp() + self.shift
 
 
 def stays(events: Iterable[Event]) -> list[Stay]:
@@ -179,7 +181,8 @@ class _Picture:
         """Write times above, and the date where it changes."""
         day = ""
         for at in _ticks(self.begin, self.length):
-            when, x = _people(datetime.fromtimestamp(at, UTC)), self._x(at)
+            known = min(max(at, _EARLIEST), _LATEST)
+            when, x = _people(datetime.fromtimestamp(known, UTC)), self._x(at)
             add(root, "line", class_="grid", x1=x, x2=x, y1=_TOP - 4, y2=self.height)
             add(root, "text", when[11:].removesuffix(":00"), class_="tick", x=x, y=_TOP - 10)
             if day != when[:10]:

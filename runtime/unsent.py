@@ -7,7 +7,7 @@ from typing import NoReturn
 
 import msgspec
 
-from spotrun.images import imagebox
+from spotrun.images import imagebox, lease
 from spotrun.images.address import Address
 from spotrun.images.durable import write_json
 from spotrun.images.errors import SnapshotNotFound, SpotrunError, Unsent
@@ -40,14 +40,22 @@ def keep(host: Host, staged: Path, manifest: Manifest, store: Address, reason: s
 
 
 def send(host: Host, which: str | None, tell: Tell) -> list[Record]:
-    """Send what is kept: all of it, or that of one job or snapshot."""
+    """Send what is kept: all of it, or that of one job or snapshot.
+
+    Of a job that has a lease the newest is sent, and those before it are given up: each would have
+    to follow what was committed last.
+    """
     found = [it for it in records(host) if which in {None, it.job, it.snapshot}]
     if which is not None and not found:
         raise SnapshotNotFound(which=f"{which} to be sent", store="this host")
     failures: list[SpotrunError] = []
-    for record in found:
+    followed: set[str] = set()
+    for record in reversed(found):
         try:
-            _send_held(host, record, tell)
+            if record.job in followed:
+                _forget(host, record)
+            elif _send_held(host, record, tell):
+                followed.add(record.job)
         except SpotrunError as error:  # the others can still be sent
             failures.append(error)
     if failures:
@@ -55,9 +63,10 @@ def send(host: Host, which: str | None, tell: Tell) -> list[Record]:
     return found
 
 
-def _send_held(host: Host, record: Record, tell: Tell) -> None:
+def _send_held(host: Host, record: Record, tell: Tell) -> bool:
+    """Send one, and tell whether its job has a lease."""
     with locks.hold(host.paths.locks, record.job, "push", host.clock.now(), wait=False):
-        _send(host, record, tell)
+        return _send(host, record, tell)
 
 
 def records(host: Host) -> list[Record]:
@@ -70,11 +79,15 @@ def drop(host: Host, job: str) -> None:
     """Give up what is kept of a job."""
     for record in records(host):
         if record.job == job:
-            host.store().remove(job, record.snapshot)
-            (host.paths.unsent / f"{record.snapshot}.json").unlink(missing_ok=True)
+            _forget(host, record)
 
 
-def _send(host: Host, record: Record, tell: Tell) -> None:
+def _forget(host: Host, record: Record) -> None:
+    host.store().remove(record.job, record.snapshot)
+    (host.paths.unsent / f"{record.snapshot}.json").unlink(missing_ok=True)
+
+
+def _send(host: Host, record: Record, tell: Tell) -> bool:
     own, target = host.store(), host.store(record.store)
     if not target.has(record.job, record.snapshot):
         manifest = own.load(record.job, record.snapshot)
@@ -86,8 +99,8 @@ def _send(host: Host, record: Record, tell: Tell) -> None:
             _send_image(host, target, push, manifest, tell)
             with tenure.lent(host, manifest, record.store) as held:
                 _store(push, folder, manifest, tell, held)
-    own.remove(record.job, record.snapshot)
-    (host.paths.unsent / f"{record.snapshot}.json").unlink(missing_ok=True)
+    _forget(host, record)
+    return lease.read(target, record.job) is not None
 
 
 def _push(store: Store, job: str) -> Push:
