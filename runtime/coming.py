@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
-from spotrun.images import lease, ledger
+from spotrun.images import ledger
 from spotrun.images.address import Address
 from spotrun.images.care import Care
 from spotrun.images.errors import (
@@ -26,7 +26,7 @@ from spotrun.images.manifest import Kind, Manifest
 from spotrun.images.store import Store
 from spotrun.runtime import chronicle, fence, jobs, restore, supervising, unsent
 from spotrun.runtime.host import Host
-from spotrun.runtime.tenure import Tenure
+from spotrun.runtime.tenure import HasEnded, Tenure
 from spotrun.runtime.transaction import Observer
 
 _TRIED: Final = 3
@@ -64,23 +64,24 @@ class Came:
 def come(host: Host, wish: Wish, begin: Callable[[int], int], observer: Observer) -> Came:
     """Let a job run here and have it looked after; `begin` starts it anew, at an epoch."""
     store = host.store(wish.store, make=True)
-    before = lease.read(store, wish.job)
-    if before and before.ended == ExitCode.OK and not wish.fresh:
-        return Came(None, exit_code=before.ended)
     stopped = fence.left(host.paths, wish.job) <= 0
     newest = _newest(store, wish.job)
-    with supervising.launching(
-        host,
-        wish.job,
-        wish.store,
-        above=newest.epoch if newest else 0,
-        by_force=wish.by_force,
-        tell=observer.note,
-    ) as tenure:
-        if _is_here(host, wish, tenure, thaw=stopped):
-            return Came(None)
-        _send_kept(host, wish, observer)
-        return _Climb(host, wish, store, tenure, observer).climb(begin)
+    try:
+        with supervising.launching(
+            host,
+            wish.job,
+            wish.store,
+            above=newest.epoch if newest else 0,
+            by_force=wish.by_force,
+            unless_ended=not wish.fresh,
+            tell=observer.note,
+        ) as tenure:
+            if _is_here(host, wish, tenure, thaw=stopped):
+                return Came(None)
+            _send_kept(host, wish, observer)
+            return _Climb(host, wish, store, tenure, observer).climb(begin)
+    except HasEnded:
+        return Came(None, exit_code=ExitCode.OK)
 
 
 def _newest(store: Store, job: str) -> Manifest | None:

@@ -33,6 +33,7 @@ from spotrun.images.manifest import Kind, Manifest, Tree
 from spotrun.runtime import (
     admission,
     afresh,
+    chronicle,
     criu,
     grammar,
     jobs,
@@ -110,10 +111,21 @@ def restore(
     with supervising.launching(
         host, job, address, above=manifest.epoch, tell=observer.note
     ) as tenure:
-        manifest = _manifest(host, job, snapshot, address)
-        return go_on(
+        manifest, begun = _manifest(host, job, snapshot, address), host.clock.monotonic()
+        state = go_on(
             host, name, manifest, address, care=care, epoch=tenure.epoch, observer=observer
         )
+        chronicle.write(
+            host,
+            job,
+            address,
+            "restored",
+            epoch=tenure.epoch,
+            rung=state.kind.value,
+            snapshot=manifest.snapshot,
+            seconds=host.clock.monotonic() - begun,
+        )
+        return state
 
 
 def go_on(

@@ -39,29 +39,44 @@ def launching(
     *,
     above: int = 0,
     by_force: bool = False,
+    unless_ended: bool = False,
     tell: Callable[[str], None],
 ) -> Iterator[Tenure]:
     """Take the job's lease and have it looked after, while the job is brought up inside.
 
-    What fails inside gives the lease up again; JobBusy: somebody here has the job already.
+    What fails inside gives the lease up again; JobBusy: somebody here has the job already. With
+    `unless_ended`, HasEnded is raised for one that has come to a good end.
     """
+    _await_end(host, job)
     with _held(_lock(host.paths, f"{job}{_LAUNCH}"), job, "run"):
-        _await_end(host, job)
+        if supervised(host.paths, job):
+            pid = _lock(host.paths, job).read_text()
+            raise JobBusy(job=job, pid=pid, verb=SUPERVISE, since="it came here")
         (host.paths.notices / job).unlink(missing_ok=True)
         standing.forget(host.paths, job)
-        taken = tenure.take(host, job, store, above=above, by_force=by_force, tell=tell)
+        taken = tenure.take(
+            host,
+            job,
+            store,
+            above=above,
+            by_force=by_force,
+            unless_ended=unless_ended,
+            tell=tell,
+        )
         begin(host, job)
         yield taken
 
 
 def _await_end(host: Host, job: str) -> None:
-    """Let the supervisor of a job that has gone come to its end; JobBusy: the job is here."""
+    """Let the supervisor of a job that has gone, or was never brought up, come to its end.
+
+    The latter's does when nobody is about to bring the job up, so neither may we be yet.
+    """
     end = monotonic() + _PATIENCE
-    while supervised(host.paths, job):
+    while supervised(host.paths, job) and not launched(host.paths, job) and monotonic() < end:
         found = host.of(job).container(job)
-        if (found and found.running) or monotonic() > end:
-            pid = _lock(host.paths, job).read_text()
-            raise JobBusy(job=job, pid=pid, verb=SUPERVISE, since="it came here")
+        if found and found.running:
+            return
         sleep(_GLANCE)
 
 

@@ -16,13 +16,17 @@ import msgspec
 from spotrun.images import lease
 from spotrun.images.address import Address
 from spotrun.images.durable import write_json
-from spotrun.images.errors import LeaseHeld, LeaseLost
+from spotrun.images.errors import ExitCode, LeaseHeld, LeaseLost
 from spotrun.images.lease import Lease
 from spotrun.images.manifest import Manifest
 from spotrun.runtime import fence
 from spotrun.runtime.host import Host
 from spotrun.runtime.jobs import check_name
 from spotrun.runtime.paths import Paths
+
+
+class HasEnded(Exception):
+    """The job has come to its end, maybe while its lease was waited for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,12 +59,14 @@ def take(
     *,
     above: int,
     by_force: bool,
+    unless_ended: bool = False,
     tell: Callable[[str], None],
 ) -> Tenure:
     """Take a job's lease, and wait for it if somebody has it: for a minute, or while they renew.
 
     What a process of this host has taken and nobody renews is dead. `by_force` takes it from
-    whoever has it now, for whom the user answers.
+    whoever has it now, for whom the user answers. With `unless_ended`, HasEnded is raised for a job
+    that has come to a good end.
     """
     opened = host.store(store)
     wanted = _lease(host, job, store)
@@ -68,16 +74,29 @@ def take(
     dead = before.holder if before else None
     if by_force and record:
         dead = record.holder
-    _acquire(wanted, above, dead, tell)
+
+    def look() -> None:
+        found = lease.read(opened, job) if unless_ended else None
+        if found and found.ended == ExitCode.OK:
+            raise HasEnded
+
+    _acquire(wanted, above, dead, look, tell)
     taken = Tenure(job, wanted.holder, wanted.epoch, store)
     note(host.paths, taken)
     fence.put_off(host.paths, job, wanted.expires_at)
     return taken
 
 
-def _acquire(wanted: Lease, above: int, dead: str | None, tell: Callable[[str], None]) -> None:
+def _acquire(
+    wanted: Lease,
+    above: int,
+    dead: str | None,
+    look: Callable[[], None],
+    tell: Callable[[str], None],
+) -> None:
     told = None
     while True:
+        look()
         try:
             wanted.acquire(above=above, dead=dead)
         except LeaseHeld as held:
