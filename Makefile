@@ -4,7 +4,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 PYTEST := $(BIN)/python -m pytest -n auto --maxprocesses 4 --dist worksteal
 
-.PHONY: help dev lint unit test docs demo bench clean
+.PHONY: help dev lint unit test docs demo bench chaos clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -36,6 +36,9 @@ demo: $(READY) ## a training job moves between two lab hosts in mid-run (needs r
 
 bench: $(READY) ## spotrun against Podman, bare runc, restic and bare S3 clients (needs root)
 	$(BIN)/python -m tests.bench
+
+chaos: $(READY) ## a job among 200 misfortunes; SEED=… and EVENTS=… choose others (needs root)
+	$(BIN)/python -m tests.chaos
 
 clean: ## remove what was built here (not the lab cache)
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache

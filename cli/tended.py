@@ -80,7 +80,7 @@ class _Launch:
         elif came.rung == "files":
             self._told.note(f"job {job!r} starts again with the files of {came.snapshot}")
         elif came.rung is None and came.exit_code is None:
-            self._told.note(f"job {job!r} is here, and looked after again")
+            self._told.note(f"job {job!r} is here, and looked after")
         elif came.rung is None:
             self._told.note(f"job {job!r} has come to its end; --fresh begins it anew")
 

@@ -24,7 +24,16 @@ from spotrun.images.errors import (
 )
 from spotrun.images.manifest import Kind, Manifest
 from spotrun.images.store import Store
-from spotrun.runtime import chronicle, fence, jobs, restore, supervising, unsent
+from spotrun.runtime import (
+    chronicle,
+    fence,
+    jobs,
+    leaving,
+    locks,
+    restore,
+    supervising,
+    unsent,
+)
 from spotrun.runtime.host import Host
 from spotrun.runtime.tenure import HasEnded, Tenure
 from spotrun.runtime.transaction import Observer
@@ -63,6 +72,8 @@ class Came:
 
 def come(host: Host, wish: Wish, begin: Callable[[int], int], observer: Observer) -> Came:
     """Let a job run here and have it looked after; `begin` starts it anew, at an epoch."""
+    if supervising.supervised(host.paths, wish.job) and _runs(host, wish.job):
+        return Came(None)
     store = host.store(wish.store, make=True)
     stopped = fence.left(host.paths, wish.job) <= 0
     newest = _newest(store, wish.job)
@@ -84,6 +95,14 @@ def come(host: Host, wish: Wish, begin: Callable[[int], int], observer: Observer
         return Came(None, exit_code=ExitCode.OK)
 
 
+def _runs(host: Host, job: str) -> bool:
+    """Tell whether the job has processes here, and is not about to have others."""
+    record, found = jobs.load(host.paths, job), host.of(job).container(job)
+    if record is None or record.place is not jobs.Place.HERE or found is None:
+        return False
+    return found.running and not supervising.launched(host.paths, job)
+
+
 def _newest(store: Store, job: str) -> Manifest | None:
     try:
         return store.find(job, None)
@@ -96,6 +115,10 @@ def _is_here(host: Host, wish: Wish, tenure: Tenure, *, thaw: bool) -> bool:
     host, record = host.of(wish.job), jobs.load(host.paths, wish.job)
     found = host.container(wish.job) if record and record.place is jobs.Place.HERE else None
     if record is None or found is None or not found.running:
+        return False
+    if tenure.epoch != record.epoch + 1:  # another host has had it since: what runs here is past
+        with locks.hold(host.paths.locks, wish.job, "run", host.clock.now(), wait=True):
+            leaving.drop(host, wish.job)
         return False
     jobs.save(host.paths, replace(record, epoch=tenure.epoch, store=wish.store, care=wish.care))
     if thaw:

@@ -8,6 +8,7 @@ supervisor becomes a guard, with a supervisor of its own, when it finds itself a
 import os
 import signal
 import sys
+import threading
 import traceback
 from collections.abc import Callable
 from contextlib import suppress
@@ -32,16 +33,19 @@ CRASHED: Final = 70
 def guard(host: Host, job: str, supervise: Callable[[], int]) -> int:
     """Have the job looked after, to the end of that, and return its exit code."""
     watch, current = _Watch(host, job), _Current(host.paths.notices / job)
-    signal.signal(signal.SIGTERM, current.pass_on)
-    while True:
-        current.child = _fork(supervise)
-        status = _wait(current.child, watch)
-        current.child = None
-        if 0 <= status != CRASHED:
-            return status
-        for _ in range(int(_PAUSE / _LOOK)):
-            watch.look()
-            sleep(_LOOK)
+    before = signal.signal(signal.SIGTERM, current.pass_on)
+    try:
+        while True:
+            current.child = _fork(supervise, watch)
+            status = _wait(current.child, watch)
+            current.child = None
+            if 0 <= status != CRASHED:
+                return status
+            for _ in range(int(_PAUSE / _LOOK)):
+                watch.look()
+                sleep(_LOOK)
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 class _Current:
@@ -103,11 +107,13 @@ class _Watch:
         return found.id if found else None
 
 
-def _fork(supervise: Callable[[], int]) -> int:
+def _fork(supervise: Callable[[], int], watch: _Watch) -> int:
+    guard = os.getpid()
     child = os.fork()
     if child == 0:
         status = CRASHED
         try:
+            threading.Thread(target=_stand_in, args=(guard, watch), daemon=True).start()
             status = supervise()
         except BaseException:  # noqa: BLE001 # it ends here whatever it is
             traceback.print_exc()
@@ -116,6 +122,14 @@ def _fork(supervise: Callable[[], int]) -> int:
             sys.stderr.flush()
             os._exit(status)
     return child
+
+
+def _stand_in(guard: int, watch: _Watch) -> None:
+    """Look in the place of a guard that was killed: its supervisor may be waiting for a store."""
+    while True:
+        if os.getppid() != guard:
+            watch.look()
+        sleep(_LOOK)
 
 
 def _wait(child: int, watch: _Watch) -> int:

@@ -1,14 +1,22 @@
 """What /proc says of a container's processes while it is saved."""
 
 import fcntl
+import os
 import re
+import signal
 import struct
 import termios
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
 _DRAIN_SECONDS: Final = 2.0
+_ID: Final = re.compile("[0-9a-f]{64}")
+_LOOKS: Final = 100
+_LOOK: Final = 0.1
+_QUIET: Final = 3
+"""Looks, so many seconds apart, in which nothing may be found."""
 
 
 def memory_of(pids: list[int]) -> int:
@@ -58,3 +66,47 @@ def _pss(pid: int) -> int:
 def _unread(fd: int) -> int:
     """Return the bytes that wait in a pipe (ioctl_pipe(2))."""
     return int(struct.unpack("i", fcntl.ioctl(fd, termios.FIONREAD, b"\0" * 4))[0])
+
+
+def end_all(container: str) -> None:
+    """Kill what is left in a removed container's cgroups, also what just comes into being there.
+
+    A restore that its engine still does is not ended by the removal.
+    """
+    if not _ID.fullmatch(container):
+        return
+    quiet = 0
+    for _ in range(_LOOKS):
+        found = [pid for pid in _all_pids() if container in _cgroups(pid)]
+        for pid in found:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        quiet = 0 if found else quiet + 1
+        if quiet == _QUIET:
+            return
+        time.sleep(_LOOK)
+
+
+def leave_cgroups() -> None:
+    """Be in cgroups of spotrun's own: who kills those of our caller means the caller.
+
+    One that cannot be entered (cgroup v1's cpuset has nothing to offer) is left alone.
+    """
+    for line in Path("/proc/self/mountinfo").read_text().splitlines():
+        before, _, after = line.partition(" - ")
+        if after.split(" ")[0] in {"cgroup", "cgroup2"}:
+            place = Path(_unescaped(before.split(" ")[4])) / "spotrun"
+            with suppress(OSError):
+                place.mkdir(exist_ok=True)
+                (place / "cgroup.procs").write_text(str(os.getpid()))
+
+
+def _all_pids() -> list[int]:
+    return [int(it.name) for it in os.scandir("/proc") if it.name.isdecimal()]
+
+
+def _cgroups(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/cgroup").read_text()
+    except OSError:  # it has ended
+        return ""

@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -35,12 +35,14 @@ from spotrun.runtime import (
     afresh,
     chronicle,
     criu,
+    facts,
     grammar,
     jobs,
     launcher,
     locks,
     options,
     probe,
+    processes,
     scratch,
     supervising,
     transaction,
@@ -213,6 +215,9 @@ def _check(session: Session, state: RestoreState) -> None:
     volumes = [tree.volume for tree in manifest.trees if tree.volume]
     state.new_volumes = [name for name in volumes if engine.volume(name) is None]
     demand = admission.of_manifest(manifest, state.job)
+    if state.kind is Kind.FILES:  # a program that starts anew needs nothing that is like there
+        here = facts.gather(session.host.runner, engine.version())
+        demand = replace(demand, source=replace(here, arch=manifest.host.arch), memory=0)
     reasons = admission.refusals(session.host, demand, making_way=state.replaced)
     if reasons:
         raise NotRestorable(snapshot=state.snapshot, where="this host", reason="; ".join(reasons))
@@ -319,6 +324,7 @@ def _remove(session: Session, state: RestoreState) -> None:
     host = session.host
     for container in host.engine.labelled(TRANSACTION_LABEL, state.attempt):
         host.engine.remove(container.id)
+        processes.end_all(container.id)
     for name in state.new_volumes:
         host.engine.remove_volume(name)
     _plan(session, state).unlink(missing_ok=True)

@@ -88,17 +88,17 @@ def supervise(host: Host, job: str, heard: Signals, observer: Observer) -> int:
     if noted is None:
         return ExitCode.OK
     happenings: SimpleQueue[Happening] = SimpleQueue()
+    supervisor = Supervisor(host, noted, happenings, observer)
     try:
         held = tenure.joined(host, job, noted.store)
     except LeaseLost as error:
-        return Supervisor(host, noted, happenings, observer).shut_out(error)
+        return supervisor.shut_out(error)
     except StoreUnavailable as error:  # the guard sees to it that the job is frozen in time
         observer.note(str(error))
         return CRASHED
     if held is None:
         return ExitCode.OK
     with Heart(host, job, held, lambda error: happenings.put(Lost(error))):
-        supervisor = Supervisor(host, noted, happenings, observer)
         if not supervisor.await_job():
             observer.note("nobody has brought the job up")
             return supervisor.give_up()

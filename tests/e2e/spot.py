@@ -35,6 +35,11 @@ class Spot:
         own = (f"--job={job}", f"--store={store}", *options)
         self._line = (*own, "-v", f"{JOBS}:/jobs:ro", name(image), *words)
 
+    @property
+    def line(self) -> list[str]:
+        """The command line."""
+        return ["spotrun", "run", "-d", *self._line]
+
     def run(self, host: Host, *options: str) -> subprocess.CompletedProcess[str]:
         """Run it in the background of a host."""
         argv = ["spotrun", "run", "-d", *options, *self._line]

@@ -1,5 +1,6 @@
 """A job on machines that vanish: one command line, and it goes on, once and only once."""
 
+import shlex
 import signal
 import time
 
@@ -259,6 +260,22 @@ def test_job_survives_the_death_of_those_who_look_after_it(hosts: Hosts, which: 
         assert kinds(host, store) == ["started fresh"]
 
 
+def test_end_of_a_scheduler_s_step_is_not_that_of_those_who_look_after_the_job(
+    hosts: Hosts,
+) -> None:
+    """It kills the cgroup that the command was run in, where no signal is heard."""
+    (host,) = hosts(1)
+    step = "/sys/fs/cgroup/step"
+    with served(host) as store:
+        line = " ".join(shlex.quote(it) for it in Spot(store, "busybox", COUNT, "--every=2s").line)
+        host.run(["sh", "-ec", f"mkdir {step}; echo $$ >{step}/cgroup.procs; {line}"])
+        until(lambda: len(snapshots(host, store)) >= 1)
+        host.run(["sh", "-c", f"echo 1 >{step}/cgroup.kill"])
+        made = len(snapshots(host, store))
+        until(lambda: len(snapshots(host, store)) > made)
+        assert len(_supervisors(host)) == 2
+
+
 def test_same_command_looks_after_a_job_again_that_nobody_does(hosts: Hosts) -> None:
     """It goes on where it is, frozen or not."""
     (host,) = hosts(1)
@@ -269,12 +286,14 @@ def test_same_command_looks_after_a_job_again_that_nobody_does(hosts: Hosts) -> 
         host.run(["kill", "-KILL", *_supervisors(host)])
         before = len(output(host))
         done = spot.run(host)
-        assert "is here, and looked after again" in done.stderr
+        assert "is here, and looked after" in done.stderr
         _lengthens(host, before + 3)
         made = len(snapshots(host, store))
         until(lambda: len(snapshots(host, store)) > made)
-        refused = spot.run(host)
-        assert (refused.returncode, "is busy" in refused.stderr) == (125, True)
+        looking = spot.attached(host)  # its terminal had got lost
+        host.run(["spotrun", "notice", "--in=60s", "train"])
+        looking.communicate(timeout=60)
+        assert looking.returncode == 85
 
 
 def test_files_alone_are_the_next_rung(hosts: Hosts) -> None:

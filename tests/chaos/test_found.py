@@ -1,0 +1,79 @@
+"""What chaos has found, each by itself."""
+
+import signal
+import time
+
+import pytest
+
+from tests.chaos.watch import Watch, running
+from tests.conftest import Hosts
+from tests.e2e.s3 import served
+from tests.e2e.spot import COUNT, LEASE, Spot, history, kinds, output, snapshots, until
+from tests.lab.host import Host
+
+pytestmark = pytest.mark.lab
+
+
+def test_run_that_waits_for_a_job_learns_of_its_end(hosts: Hosts) -> None:
+    """It does not do the last part again."""
+    a, b = hosts(2)
+    with served(a, b) as store:
+        spot = Spot(store, "busybox", COUNT, "--every=1s")
+        spot.run(a)
+        until(lambda: snapshots(a, store), seconds=120)
+        waiting = spot.attached(b)
+        until(lambda: b.run(["pgrep", "-f", "spotrun run"]).stdout)
+        time.sleep(1)
+        a.run(["podman", "exec", "train", "touch", "/end"])
+        _, errors = waiting.communicate(timeout=60)
+        assert waiting.returncode == 0
+        assert "has come to its end" in errors
+        assert kinds(b, store) == ["started fresh", "ended"]
+
+
+def test_run_that_was_killed_in_a_restore_is_followed_by_the_next(hosts: Hosts) -> None:
+    """On the same host, at once."""
+    (host,) = hosts(1)
+    with served(host) as store:
+        spot = Spot(store)
+        spot.run(host)
+        until(lambda: snapshots(host, store), seconds=120)
+        host.run(["spotrun", "checkpoint", "train"])
+        _slow_down(host)
+        first = spot.attached(host)
+        until(lambda: host.run(["pgrep", "sleep-well"], check=False).stdout)
+        host.signal(first, signal.SIGKILL)
+        first.communicate()
+        host.path("/usr/local/sbin/criu").unlink()
+        done = spot.run(host)
+        assert done.returncode == 0, done.stderr
+        assert history(host, store)[-1]["rung"] == "live"
+        made = len(output(host))
+        until(lambda: len(output(host)) > made)
+
+
+def test_job_is_frozen_in_time_though_its_guard_was_killed(hosts: Hosts) -> None:
+    """When its supervisor is waiting for a store that it is cut off from, with a snapshot begun."""
+    host, keeper = hosts(2)
+    with served(keeper, host) as store, Watch([host], print) as watch:
+        Spot(store, "busybox", COUNT, "--every=1s", "--upload-limit=20k").run(host)
+        saving = ["pgrep", "--full", "checkpoint --leave-running"]
+        until(lambda: host.run(saving, check=False).stdout)
+        host.cut_network()
+        guard, _ = host.run(["pgrep", "--full", "supervise train"]).stdout.split()
+        host.run(["kill", "-KILL", guard])
+        time.sleep(LEASE)
+        assert watch.current
+        assert running([host]) == set()
+
+
+def _slow_down(host: Host) -> None:
+    """Have CRIU wait before it restores."""
+    host.run(["cp", "/usr/bin/sleep", "/usr/local/bin/sleep-well"])
+    script = (
+        '#!/bin/sh\nfor it; do [ "$it" = swrk ] && sleep-well 5; done\nexec /usr/sbin/criu "$@"\n'
+    )
+    path = host.path("/usr/local/sbin/criu")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(script)
+    path.chmod(0o755)

@@ -1,0 +1,682 @@
+"""Jobs that come back: one command line for all hosts, and what is told of them."""
+
+import json
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from spotrun.cli import opened, tended, wishes
+from spotrun.cli import supervise as supervise_verb
+from spotrun.images import lease, ledger
+from spotrun.images.address import Address
+from spotrun.images.care import Care, Policy
+from spotrun.images.errors import UsageError
+from spotrun.images.ledger import Event
+from spotrun.images.logfile import LogLine
+from spotrun.images.manifest import Kind
+from spotrun.images.process import Completed
+from spotrun.runtime import engines, jobs, restore, standing, supervising, tenure
+from spotrun.runtime.coming import Wish
+from spotrun.runtime.forecast import Forecast
+from spotrun.runtime.standing import Standing
+from tests.cli.conftest import TALK, Cli, Said
+from tests.fakes.engine import Ended
+from tests.fakes.host import FakeHost
+from tests.fakes.living import COMMAND, IMAGE, JOB, Living, is_live, living, supervised, until
+from tests.fakes.partitions import World
+
+_GOLDEN = Path(__file__).parent / "golden"
+_LINES = (LogLine("stdout", b"out\n"), LogLine("stderr", b"err\n"))
+_SCHEDULERS = ("SKYPILOT_TASK_ID", "SLURM_JOB_ID", "_CONDOR_JOB_AD", "AWS_BATCH_JOB_ID")
+_STANDING = Standing(
+    pid=17,
+    since="2026-12-01T10:00:00+00:00",
+    container="c" * 64,
+    saving=False,
+    next="2026-12-01T10:10:00+00:00",
+    interval=600.0,
+    forecast=Forecast(30.0, 5.0, 3),
+    saved="2026-12-01T10:05:00.000+00:00",
+    leaving=None,
+)
+
+Run = Callable[..., Said]
+
+
+def _golden(name: str) -> Any:  # noqa: ANN401 # any JSON
+    return json.loads((_GOLDEN / f"{name}.json").read_bytes())
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Living]:
+    """Give a host on which jobs can be saved, and where nobody looks long whether one is well."""
+    monkeypatch.setattr(restore, "_PROBE_SECONDS", 0.0)
+    for variable in _SCHEDULERS:
+        monkeypatch.delenv(variable, raising=False)
+    with living(tmp_path / "host-a", monkeypatch, World()) as made:
+        made.engine.programs[TALK] = Ended(_LINES, 7)
+        yield made
+
+
+@pytest.fixture
+def fake(here: Living, monkeypatch: pytest.MonkeyPatch) -> FakeHost:
+    """Have the command line work on that host."""
+    monkeypatch.setattr(engines, "_installed", lambda name: name == "podman")
+    for module in (opened, supervise_verb):
+        monkeypatch.setattr(module, "this_host", lambda: here.host)
+    return FakeHost(here.host, here.engine, here.oci, here.runner)
+
+
+@pytest.fixture
+def looked_after(here: Living) -> Iterator[threading.Event]:
+    """Have supervisors that do nothing, until the event."""
+    with supervised(here) as over:
+        yield over
+
+
+@pytest.fixture
+def run(cli: Cli, here: Living, looked_after: threading.Event) -> Run:  # noqa: ARG001
+    """Give a function that runs the job with some options."""
+
+    def started(*options: str, command: tuple[str, ...] = COMMAND) -> Said:
+        return cli("run", f"--job={JOB}", f"--store={here.address.url}", *options, IMAGE, *command)
+
+    return started
+
+
+@pytest.fixture
+def saved(here: Living) -> str:
+    """Give a snapshot that the job has left here some time ago."""
+    here.begin(epoch=here.take().epoch)
+    made = here.save()
+    here.engine.remove(JOB)
+    jobs.forget(here.host.paths, JOB)
+    tenure.give_up(here.host, JOB)
+    return made.snapshot
+
+
+@contextmanager
+def _beside(here: Living, act: Callable[[], object]) -> Iterator[None]:
+    """Do something meanwhile; if it fails, nobody waits for the job any more."""
+
+    def acting() -> None:
+        try:
+            act()
+        except BaseException:
+            here.engine.end(JOB, 99)
+            raise
+
+    with ThreadPoolExecutor(1) as pool:
+        acted = pool.submit(acting)
+        yield
+    acted.result()
+
+
+def _goes_on(here: Living) -> bool:
+    """Tell whether the job has come back."""
+    record = jobs.load(here.host.paths, JOB)
+    return record is not None and record.epoch == 2 and here.engine.find(JOB) is not None
+
+
+def _is_stayed_with() -> bool:
+    """Tell whether a signal would be the job's."""
+    handlers = map(signal.getsignal, (signal.SIGTERM, signal.SIGINT))
+    return all(getattr(it, "__module__", "") == tended.__name__ for it in handlers)
+
+
+def _wish(**own: str) -> Wish:
+    given = {f"--{name.replace('_', '-')}": value for name, value in own.items()}
+    return wishes.wish(given, Address("/store"), None)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("--every nonsense", "--every: 'nonsense' is neither auto nor an interval like"),
+        ("--every 10", "--every: '10' is neither auto"),
+        ("--max-overhead 1", "--max-overhead: '1' is not a share like 1% or 0.5%"),
+        ("--upload-limit fast", "--upload-limit: 'fast' is not a size like 512k, 10m or 1g"),
+        ("--upload-limit -1", "--upload-limit: '-1' is not a size"),
+        ("--keep-last none", "--keep-last: 'none' is not a number of snapshots"),
+        ("--keep-hourly x", "--keep-hourly: 'x' is not a number of snapshots"),
+        ("--keep-daily -1", "--keep-daily: '-1' is not a number of snapshots"),
+        ("--keep-weekly 1.5", "--keep-weekly: '1.5' is not a number of snapshots"),
+        ("--probe tcp:http", "--probe: 'http' is no port"),
+        ("--probe log:(", "--probe: '(' is no pattern: "),
+        ("--grace soon", "--grace: 'soon' is neither auto nor an interval"),
+        ("--scheduler cron", "--scheduler is 'cron', and none of auto, none, skypilot, slurm"),
+        ("--scheduler slurm", "slurm has not started this process, or its SLURM_JOB_ID"),
+        ("--name other", "--name is 'other' and --job 'train': one is enough"),
+        ("--job ../train", "'../train' cannot be a job's name"),
+        ("--job", "option --job needs a value"),
+    ],
+)
+def test_senseless_wish_is_one_sentence(cli: Cli, here: Living, words: str, said: str) -> None:
+    """Before anything is taken or made."""
+    store = f"--store={here.address.url}"
+    named = [] if "--job" in words else [f"--job={JOB}"]
+    given = words.split()
+    line = [*named, store, *given] if words != "--job" else [store, *given]
+    ended = cli("run", *line, *([] if words == "--job" else [IMAGE]))
+    assert (ended.status, ended.out) == (125, "")
+    assert ended.err.startswith(f"spotrun: {said}")
+    assert ended.err.endswith(f"\n  {UsageError.hint}\n")
+    assert lease.read(here.elsewhere, JOB) is None
+    assert here.engine.jobs() == []
+
+
+@pytest.mark.xfail(
+    strict=True,
+    reason="own_options takes 0, f and false for flags that are off, whatever they are of",
+)
+@pytest.mark.parametrize("option", ["--keep-hourly", "--every", "--upload-limit", "--grace"])
+def test_zero_is_a_value_like_any_other(run: Run, here: Living, option: str) -> None:
+    """Of these a senseless one; it is not as good as no option at all."""
+    assert run("-d", option, "0").status == 125
+    assert here.engine.jobs() == []
+
+
+@pytest.mark.xfail(strict=True, reason="see above: --job f is as good as no --job")
+@pytest.mark.usefixtures("looked_after")
+@pytest.mark.parametrize("job", ["0", "f", "false"])
+def test_job_may_have_a_name_that_means_no_elsewhere(cli: Cli, here: Living, job: str) -> None:
+    """It is looked after like any other one."""
+    cli("run", "-d", f"--job={job}", f"--store={here.address.url}", IMAGE, *COMMAND)
+    assert tenure.of(here.host.paths, job)
+
+
+@pytest.mark.parametrize(
+    ("words", "option"),
+    [
+        ("--every 10m", "--every"),
+        ("--fresh", "--fresh"),
+        ("--takeover", "--takeover"),
+        ("--grace=30s --fresh", "--grace"),
+    ],
+)
+def test_wish_without_a_job_is_refused(cli: Cli, here: Living, words: str, option: str) -> None:
+    """It would be lost on a container that nobody looks after."""
+    ended = cli("run", "-d", *words.split(), IMAGE)
+    assert (ended.status, ended.out) == (125, "")
+    said = f"spotrun: {option} needs --job: it is for jobs that come back\n"
+    assert ended.err.startswith(said)
+    assert here.engine.jobs() == []
+
+
+@pytest.mark.parametrize("scheduler", ["auto", "none"])
+def test_name_is_the_users_where_no_scheduler_has_one(
+    cli: Cli, run: Run, here: Living, scheduler: str
+) -> None:
+    """Who wants neither is asked for one."""
+    ended = cli("run", "-d", f"--scheduler={scheduler}", IMAGE)
+    assert ended.status == 125
+    assert "no scheduler has started this process: name the job by --job" in ended.err
+    assert run("-d", f"--scheduler={scheduler}").status == 0
+    assert here.container.running
+
+
+def test_command_line_of_create_makes_no_job_that_comes_back(cli: Cli, here: Living) -> None:
+    """It is run, or it is none."""
+    ended = cli("create", f"--job={JOB}", IMAGE)
+    assert ended.status == 125
+    assert "create makes no job that comes back: use run" in ended.err
+    assert here.engine.jobs() == []
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [
+        ("0", 0),
+        ("4096", 4096),
+        ("1b", 1),
+        ("512k", 512 << 10),
+        ("10m", 10 << 20),
+        ("1.5M", 3 << 19),
+        ("2G", 2 << 30),
+        ("1gb", 1 << 30),
+    ],
+)
+def test_size_is_read_as_docker_does(text: str, count: int) -> None:
+    """In bytes."""
+    assert wishes.size(text) == count
+
+
+@pytest.mark.parametrize("text", ["", "k", "1kib", "1 k", "-1", "1e3", "1,5m", "1.m", "1t", "1m\n"])
+def test_what_is_no_size_is_refused(text: str) -> None:
+    """The text is in the message."""
+    with pytest.raises(ValueError, match="is not a size like"):
+        wishes.size(text)
+
+
+@pytest.mark.xfail(strict=True, reason="0 counts as no limit")
+@pytest.mark.parametrize("text", ["0", "0k", "0.0"])
+def test_limit_that_lets_nothing_through_is_refused(text: str) -> None:
+    """Who says so wants the contrary of no limit."""
+    with pytest.raises(UsageError):
+        _wish(job=JOB, upload_limit=text)
+
+
+def test_care_is_as_the_options_say() -> None:
+    """Those that are not given are left to spotrun."""
+    assert _wish(job=JOB).care == Care()
+    found = _wish(
+        job=JOB,
+        every="1h30m",
+        max_overhead="5%",
+        upload_limit="10m",
+        keep_last="3",
+        keep_daily="7",
+        probe="tcp:80",
+        resume_cmd="./resume",
+        notice_command="./going",
+        grace="2m",
+        fresh="",
+        takeover="",
+    )
+    assert found.care == Care(
+        every="1h30m",
+        max_overhead=0.05,
+        upload_limit=10 << 20,
+        keep=Policy(3, 0, 7, 0),
+        probe="tcp:80",
+        resume_command="./resume",
+        notice_command="./going",
+        grace=120.0,
+    )
+    assert (found.job, found.fresh, found.by_force) == (JOB, True, True)
+
+
+def test_job_begins_where_it_was_never_run(run: Run, here: Living) -> None:
+    """The container has the job's name, and none of our words."""
+    said = run("-d", "--every=10m", "-e", "A=1")
+    assert (said.status, said.err) == (0, "")
+    given = here.engine.arguments(here.container.id)
+    assert [it for it in given if "every" in it or it.startswith("--job")] == []
+    assert [it for it in given if it.startswith("--name")] == [f"--name={JOB}"]
+    assert (here.record.care, here.record.epoch) == (Care(every="10m"), 1)
+    assert here.record.store == here.address
+    assert here.record.run.options == ("-d", "-e", "A=1", f"--name={JOB}")
+
+
+def test_name_may_be_given_as_well(run: Run, here: Living) -> None:
+    """If it is the job's."""
+    assert run("-d", "--name", JOB).status == 0
+    given = here.engine.arguments(here.container.id)
+    assert [it for it in given if it.startswith("--name")] == [f"--name={JOB}"]
+
+
+def test_begin_for_programs_is_as_in_the_golden_example(run: Run, here: Living) -> None:
+    """So is what they read where it goes on."""
+    said = run("-d", "--format=json")
+    assert (said.status, said.envelope) == (0, _golden("run-job"))
+    assert here.container.running
+
+
+def test_job_goes_on_where_the_same_command_is_run(run: Run, here: Living, saved: str) -> None:
+    """From its newest snapshot."""
+    said = run("-d")
+    assert (said.status, said.out) == (0, f"{here.container.id}\n")
+    assert said.err == f"spotrun: job {JOB!r} goes on from {saved}\n"
+
+
+def test_going_on_is_told_to_programs(run: Run, saved: str) -> None:
+    """With the rung and the snapshot."""
+    data = run("-d", "--format=json").envelope["data"]
+    assert data == {"job": JOB, "rung": "live", "snapshot": saved, "exit_code": 0}
+
+
+def test_job_that_starts_again_from_files_is_told(run: Run, here: Living, saved: str) -> None:
+    """With what was in the way of more."""
+    here.engine.failing = is_live
+    said = run("-d", "--resume-cmd", "./resume --last")
+    *reasons, last = said.err.splitlines()
+    assert (said.status, len(reasons)) == (0, 1)
+    assert last == f"spotrun: job {JOB!r} starts again with the files of {saved}"
+    assert here.engine.arguments(here.container.id)[-2:] == ("-c", "./resume --last")
+
+
+def test_job_that_is_looked_after_here_is_not_run_twice(run: Run, here: Living) -> None:
+    """Who types the same again is told that it is here, and may stay with it."""
+    run("-d")
+    said = run("-d")
+    assert (said.status, said.out) == (0, f"{here.container.id}\n")
+    assert said.err == f"spotrun: job {JOB!r} is here, and looked after\n"
+    assert len(here.engine.jobs()) == 1
+
+
+def test_job_that_nobody_looks_after_any_more_is_taken_on(
+    run: Run, here: Living, looked_after: threading.Event
+) -> None:
+    """Where it is; its options are those that are given now."""
+    run("-d")
+    before = here.container
+    looked_after.set()
+    until(lambda: not supervising.supervised(here.host.paths, JOB))
+    looked_after.clear()
+    said = run("-d", "--every=7m")
+    assert (said.status, said.out) == (0, f"{before.id}\n")
+    assert said.err == f"spotrun: job {JOB!r} is here, and looked after\n"
+    assert (here.record.care, here.record.epoch) == (Care(every="7m"), 2)
+
+
+@pytest.mark.parametrize("options", [(), ("-d",)])
+def test_job_that_has_come_to_its_end_is_not_run_again(
+    run: Run, here: Living, options: tuple[str, ...]
+) -> None:
+    """Whoever waits for it learns that all is well."""
+    here.take()
+    tenure.give_up(here.host, JOB, ended=0)
+    said = run(*options)
+    assert (said.status, said.out) == (0, "")
+    assert said.err == f"spotrun: job {JOB!r} has come to its end; --fresh begins it anew\n"
+    assert here.engine.jobs() == []
+
+
+def test_fresh_begins_it_anew(run: Run, here: Living, saved: str) -> None:
+    """Nothing is told of what is stored, which stays."""
+    said = run("-d", "--fresh")
+    assert (said.status, said.err) == (0, "")
+    assert here.container.running
+    assert here.elsewhere.committed(JOB) == [saved]
+
+
+def test_job_that_begins_attached_ends_with_its_own_status(run: Run) -> None:
+    """As ever."""
+    assert run(command=TALK).status == 7
+
+
+def test_job_that_cannot_be_begun_is_no_job(run: Run, here: Living, cli: Cli) -> None:
+    """What the engine says is the answer; nothing is left."""
+    here.engine.command(["rmi", IMAGE])
+    assert run("-d").status == 125
+    assert jobs.load(here.host.paths, JOB) is None
+    assert cli("ps", "-q").out == ""
+
+
+@pytest.mark.usefixtures("saved")
+def test_job_that_goes_on_attached_ends_with_its_own_status(run: Run, here: Living) -> None:
+    """When it ends."""
+
+    def end() -> None:
+        until(lambda: _goes_on(here))
+        here.engine.end(JOB, 5)
+
+    with _beside(here, end):
+        assert run().status == 5
+
+
+@pytest.mark.usefixtures("saved")
+def test_job_that_leaves_while_it_is_attached_to_ends_with_85(run: Run, here: Living) -> None:
+    """With where it goes on."""
+    said: list[Said] = []
+
+    def leave() -> None:
+        until(_is_stayed_with)
+        here.save(leave_running=False)
+
+    with _beside(here, leave):
+        said.append(run())
+    assert said[0].status == 85
+    assert said[0].err.splitlines()[-1] == (
+        f"spotrun: job {JOB!r} is stored as {here.record.parent}: `spotrun restore {JOB}` goes on"
+        " with it"
+    )
+
+
+@pytest.mark.usefixtures("saved")
+@pytest.mark.parametrize(("grace", "written"), [((), "\n"), (("--grace=45s",), "45s\n")])
+def test_sigterm_to_an_attached_run_is_a_notice(
+    run: Run, here: Living, grace: tuple[str, ...], written: str
+) -> None:
+    """The supervisor follows it, with the time that there is; until then this process stays."""
+    notice = here.host.paths.notices / JOB
+
+    def terminate() -> None:
+        until(_is_stayed_with)
+        os.kill(os.getpid(), signal.SIGTERM)
+        until(notice.exists)
+        here.save(leave_running=False)
+
+    with _beside(here, terminate):
+        assert run(*grace).status == 85
+    assert notice.read_text() == written
+
+
+@pytest.mark.usefixtures("saved")
+def test_interrupt_is_for_the_job(run: Run, here: Living) -> None:
+    """As Ctrl-C in an attached `docker run`."""
+
+    def interrupt() -> None:
+        until(_is_stayed_with)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    with _beside(here, interrupt):
+        assert run().status == 137
+    assert ("kill", "--signal=INT", JOB) in here.engine.commands
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+@pytest.mark.usefixtures("saved")
+def test_terminal_of_a_job_that_goes_on_is_the_engines(run: Run, here: Living) -> None:
+    """It knows raw mode and detach keys."""
+    assert run("-it").status == 0
+    assert here.engine.commands[-1] == ("attach", JOB)
+
+
+def test_sigterm_while_another_host_is_waited_for_ends_with_85(run: Run, here: Living) -> None:
+    """The job has not come here at all: whoever has it, or the next host, goes on with it."""
+    lease.Lease(here.elsewhere, JOB, host="host-b").acquire()
+    asked = threading.Event()
+    read = here.elsewhere.backend.get_tagged
+
+    def terminate() -> None:
+        asked.wait(5)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    def noted(key: str) -> tuple[bytes, str]:
+        if key.startswith(lease.PREFIX):
+            threading.Timer(0.5, asked.set).start()
+        return read(key)
+
+    here.world.store.get_tagged = noted  # type: ignore[method-assign]
+    with _beside(here, terminate):
+        said = run("-d")
+    assert said.status == 85
+    assert said.err.splitlines()[0].startswith(f"spotrun: job {JOB!r} belongs to host host-b; ")
+    assert "this host is about to go: start the job elsewhere" in said.err
+    assert here.engine.jobs() == []
+
+
+def test_slurm_is_told_that_a_job_has_left(
+    cli: Cli, here: Living, saved: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Which names it, too, the same on every machine."""
+    assert saved
+    monkeypatch.setenv("SLURM_JOB_ID", "17")
+    monkeypatch.setenv("SLURM_CLUSTER_NAME", "big")
+    here.runner.script["scontrol", "show", "config"] = Completed(0, "")
+    here.runner.script["scontrol", "requeue", "17"] = Completed(1, stderr="no such job")
+    lease.Lease(here.elsewhere, "slurm-big-17", host="host-b").acquire()
+
+    def terminate() -> None:
+        until(lambda: signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL)
+        threading.Event().wait(0.5)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    with _beside(here, terminate):
+        said = cli("run", "-d", "--scheduler=slurm", f"--store={here.address.url}", IMAGE)
+    assert said.status == 85
+    assert "job 'slurm-big-17' belongs to host host-b" in said.err
+    assert "Slurm does not start slurm-big-17 again: no such job" in said.err
+
+
+@pytest.mark.usefixtures("looked_after")
+def test_notice_is_given_to_all_jobs_that_are_looked_after(
+    cli: Cli, run: Run, here: Living
+) -> None:
+    """As in the golden example; nobody else is told."""
+    run("-d")
+    said = cli("notice", "--format=json")
+    assert (said.status, said.envelope) == (0, _golden("notice"))
+    assert (here.host.paths.notices / JOB).read_text() == "\n"
+    assert [it.name for it in here.host.paths.notices.iterdir()] == [JOB]
+
+
+def test_notice_says_how_long_the_host_will_be_there(cli: Cli, run: Run, here: Living) -> None:
+    """If that is known; the names are printed."""
+    run("-d")
+    said = cli("notice", JOB, "--in", "2m30s")
+    assert (said.status, said.out) == (0, f"{JOB}\n")
+    assert (here.host.paths.notices / JOB).read_text() == "150s\n"
+
+
+def test_notice_is_given_to_nobody_if_one_job_is_not_here(cli: Cli, run: Run, here: Living) -> None:
+    """Whoever typed it wrong has time for another try."""
+    run("-d")
+    said = cli("notice", JOB, "absent")
+    assert (said.status, said.out) == (125, "")
+    assert said.err.startswith("spotrun: no job named 'absent' on this host\n")
+    assert not (here.host.paths.notices / JOB).exists()
+
+
+def test_notice_where_no_job_is_looked_after_is_no_error(cli: Cli, here: Living) -> None:
+    """A script that gives it need not know; a job without care is none of those."""
+    here.begin()
+    said = cli("notice")
+    assert (said.status, said.out) == (0, "")
+    assert said.err == "spotrun: no job is looked after on this host\n"
+    assert cli("notice", "--format=json").envelope["data"] == {"told": []}
+
+
+@pytest.mark.parametrize("words", ["notice --in soon", "status --in 5", "notice --in -1s"])
+def test_senseless_time_is_one_sentence(cli: Cli, words: str) -> None:
+    """Nobody is told anything."""
+    said = cli(*words.split())
+    assert (said.status, said.out) == (125, "")
+    assert "is neither auto nor an interval like 10m, 90s or 1h30m" in said.err
+
+
+def test_status_is_as_in_the_golden_example(cli: Cli, run: Run, here: Living) -> None:
+    """What the supervisor has said, and whether a last snapshot fits."""
+    run("-d")
+    standing.write(here.host.paths, JOB, _STANDING)
+    assert cli("status", "--format=json").envelope == _golden("status")
+    assert cli("status", JOB, "--format=json").envelope == _golden("status")
+
+
+@pytest.mark.parametrize(
+    ("words", "row"),
+    [
+        ("status", "2026-12-01 10:10:00 fits in 120 s: yes, 41 s"),
+        ("status --in 30s", "2026-12-01 10:10:00 fits in 30 s: no, 41 s; files only would, 10 s"),
+    ],
+)
+def test_status_is_a_table_for_people(
+    cli: Cli, run: Run, here: Living, words: str, row: str
+) -> None:
+    """With when it is saved next, and for what notice it is told."""
+    run("-d")
+    standing.write(here.host.paths, JOB, _STANDING)
+    head, shown = cli(*words.split()).out.splitlines()
+    assert head.split() == "JOB EPOCH SNAPSHOT NEXT (UTC) A LAST SNAPSHOT".split()
+    assert shown.split() == [JOB, "1", *row.split()]
+
+
+def test_status_of_a_job_that_is_just_being_saved_is_now(cli: Cli, run: Run, here: Living) -> None:
+    """There is no other time to tell."""
+    run("-d")
+    standing.write(here.host.paths, JOB, replace(_STANDING, saving=True))
+    row = cli("status").out.splitlines()[1]
+    assert row.split()[:4] == [JOB, "1", "now", "fits"]
+
+
+def test_status_of_a_job_whose_supervisor_has_said_nothing_yet_is_empty(cli: Cli, run: Run) -> None:
+    """It has only just begun."""
+    run("-d")
+    (row,) = cli("status", "--format=json").envelope["data"]
+    assert row == {"job": JOB, "standing": None, "fits": ""}
+    assert cli("status").out.splitlines()[1].split() == [JOB, "1"]
+
+
+def test_status_of_a_job_that_nobody_looks_after_is_an_error(cli: Cli, here: Living) -> None:
+    """Of none, it is an empty table."""
+    here.begin()
+    assert cli("status", JOB).status == 125
+    assert cli("status", "--format=json").envelope["data"] == []
+
+
+def test_history_is_that_of_all_hosts(cli: Cli, here: Living) -> None:
+    """In order, with what it comes to."""
+    first = Event(at="2026-12-01T10:00:00+00:00", host="host-a", epoch=1, kind="started")
+    events = [
+        replace(first, rung="fresh"),
+        replace(first, kind="notice", at="2026-12-01T11:00:00+00:00", reason="aws", deadline=120.0),
+        replace(first, kind="stopped", at="2026-12-01T11:01:00+00:00", reason="aws: stop"),
+        replace(first, kind="restored", at="2026-12-01T11:05:00+00:00", host="b", epoch=2),
+    ]
+    for event in events[::-1]:
+        ledger.record(here.elsewhere, JOB, event)
+    words = ("history", JOB, f"--store={here.address.url}")
+    data = cli(*words, "--format=json").envelope["data"]
+    assert [it["kind"] for it in data["events"]] == ["started", "notice", "stopped", "restored"]
+    assert data["events"][1]["deadline"] == 120.0
+    assert (data["summary"]["runs"], data["summary"]["hosts"]) == (2, ["host-a", "b"])
+    assert data["summary"]["interruptions"] == 1
+    shown = cli(*words)
+    assert shown.err.startswith("spotrun: 2 runs on 2 hosts, 1 interruptions, ")
+    _, begun, notice, *_ = shown.out.splitlines()
+    assert begun.split() == "2026-12-01 10:00:00 host-a 1 started fresh".split()
+    assert notice.split() == "2026-12-01 11:00:00 host-a 1 notice 120 s left by aws".split()
+
+
+def test_history_of_a_job_that_has_none_is_an_error(cli: Cli, here: Living) -> None:
+    """In its store, which is named."""
+    said = cli("history", JOB, f"--store={here.address.url}")
+    assert (said.status, said.out) == (125, "")
+    assert said.err.startswith(f"spotrun: no snapshot or history of job {JOB!r} in memory\n")
+
+
+def test_history_that_is_damaged_is_shown_as_far_as_it_can_be_read(cli: Cli, here: Living) -> None:
+    """How much is missing is told."""
+    event = Event(at="2026-12-01T10:00:00+00:00", host="host-a", epoch=1, kind="started")
+    ledger.record(here.elsewhere, JOB, event)
+    here.world.store.put(f"{ledger.PREFIX}{JOB}/20261201T110000.000000Z-0000000000000000", b"{")
+    said = cli("history", JOB, f"--store={here.address.url}")
+    assert said.status == 0
+    assert said.err.startswith("spotrun: 1 more cannot be read; see `spotrun verify`\n")
+
+
+def test_history_of_a_job_is_found_where_its_snapshots_go(cli: Cli, run: Run) -> None:
+    """Nobody has to name its store on a host that knows the job."""
+    run("-d")
+    events = cli("history", JOB, "--format=json").envelope["data"]["events"]
+    assert [(it["kind"], it["rung"]) for it in events] == [("started", "fresh")]
+
+
+def test_second_supervisor_says_nothing(cli: Cli, here: Living) -> None:
+    """Somebody was faster."""
+    with supervising.serving(here.host.paths, JOB):
+        said = cli("supervise", JOB)
+    assert (said.status, said.out, said.err) == (0, "", "")
+
+
+def test_supervisor_of_a_job_that_has_gone_ends(cli: Cli, here: Living) -> None:
+    """Its guard with it; both are processes of their own."""
+    assert cli("supervise", JOB).status == 0
+    assert not supervising.supervised(here.host.paths, JOB)
+
+
+def test_files_only_snapshot_is_told_as_such(cli: Cli, here: Living) -> None:
+    """`snapshots` shows which ones have processes."""
+    here.begin()
+    here.save(Kind.FILES, leave_running=False)
+    rows = cli("snapshots", f"--store={here.address.url}", "--format=json").envelope["data"]
+    assert [it["kind"] for it in rows] == ["files"]

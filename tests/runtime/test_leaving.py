@@ -1,0 +1,218 @@
+"""What is saved of a job when its host goes is what there is time for, and it ends in any case."""
+
+from collections.abc import Callable
+from threading import Thread
+from time import monotonic
+from typing import Any
+
+import pytest
+
+from spotrun.images import lease
+from spotrun.images.errors import LeaseLost, OciError
+from spotrun.images.manifest import Kind, Manifest
+from spotrun.runtime import fence, jobs, leaving, locks, transaction, unsent
+from spotrun.runtime.captured import CaptureState
+from spotrun.runtime.forecast import Forecast
+from spotrun.runtime.jobs import Place
+from tests.fakes.living import JOB, Living, until
+from tests.fakes.snapshots import NOW
+
+_TAKES = Forecast(seconds=40.0, files_seconds=4.0, basis=3)
+"""With what is set aside for surprises, 53 and 8 seconds."""
+
+
+@pytest.fixture
+def job(here: Living, monkeypatch: pytest.MonkeyPatch) -> Living:
+    """Give a host with a job that is looked after, and has a snapshot."""
+    monkeypatch.setattr(leaving, "_AGAIN", 0.02)
+    here.begin(epoch=here.take().epoch)
+    here.save()
+    return here
+
+
+def _leave(here: Living, left: float, foretold: Forecast = _TAKES) -> CaptureState | None:
+    return leaving.leave(here.host, JOB, foretold, monotonic() + left, here.listener)
+
+
+def _newest(here: Living) -> Manifest:
+    return here.elsewhere.find(JOB, None)
+
+
+def _failing_dump(here: Living, times: int) -> list[int]:
+    """Have so many dumps fail, and return where each is counted."""
+    dump, dumps = here.oci.dump, list[int]()
+
+    def fail(*of: Any, **more: Any) -> None:  # noqa: ANN401 # those of a dump
+        dumps.append(1)
+        if len(dumps) <= times:
+            raise OciError(action="dumping", reason="CRIU is in a bad mood")
+        dump(*of, **more)
+
+    here.oci.dump = fail  # type: ignore[method-assign]
+    return dumps
+
+
+@pytest.mark.parametrize(("left", "kind"), [(60, Kind.LIVE), (20, Kind.FILES)])
+def test_as_much_is_saved_as_there_is_time_for(job: Living, left: float, kind: Kind) -> None:
+    """All of it, or its files; then the job is gone."""
+    state = _leave(job, left)
+    assert state
+    assert (_newest(job).snapshot, _newest(job).kind) == (state.snapshot, kind)
+    assert (job.record.place, job.record.parent) == (Place.STORED, state.snapshot)
+    assert job.engine.find(JOB) is None
+
+
+def test_job_is_ended_when_there_is_time_for_nothing(job: Living) -> None:
+    """Its last good snapshot counts."""
+    before = _newest(job)
+    assert _leave(job, 5) is None
+    assert _newest(job) == before
+    assert (job.record.place, job.record.parent) == (Place.STORED, before.snapshot)
+    assert job.engine.find(JOB) is None
+
+
+def test_job_without_any_snapshot_is_saved_with_hope(here: Living) -> None:
+    """A guess is no reason to lose all of it."""
+    here.begin(epoch=here.take().epoch)
+    assert _leave(here, 1, Forecast(100, 50, 0))
+    assert _newest(here).kind is Kind.FILES
+
+
+def test_job_that_could_not_be_saved_at_all_is_forgotten(here: Living) -> None:
+    """It begins anew wherever it is run next."""
+    here.begin(epoch=here.take().epoch)
+    assert _leave(here, 5) is None
+    assert jobs.load(here.host.paths, JOB) is None
+    assert here.engine.find(JOB) is None
+
+
+def test_snapshot_that_failed_is_tried_again(job: Living) -> None:
+    """What was in its way may pass; each failure is told."""
+    dumps = _failing_dump(job, 2)
+    assert _leave(job, 60)
+    assert (len(dumps), _newest(job).kind) == (3, Kind.LIVE)
+    assert ["CRIU is in a bad mood" in it for it in job.listener.notes] == [True, True]
+
+
+def test_files_are_saved_if_nothing_more_can_be(job: Living) -> None:
+    """After a few tries."""
+    dumps = _failing_dump(job, 1000)
+    assert _leave(job, 60)
+    assert (1 < len(dumps) < 10, _newest(job).kind) == (True, Kind.FILES)
+
+
+def test_tries_end_with_the_time_for_them(job: Living, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Then files are saved while there is time for that."""
+    monkeypatch.setattr(leaving, "_AGAIN", 0.5)
+    dumps = _failing_dump(job, 1000)
+    assert _leave(job, 53.3)
+    assert (len(dumps), _newest(job).kind) == (1, Kind.FILES)
+
+
+def test_lost_lease_ends_all_tries(job: Living) -> None:
+    """The job is not ended here: who looks after it has more to do then."""
+    job.lose()
+    with pytest.raises(LeaseLost):
+        _leave(job, 60)
+    assert (job.status, job.record.place) == ("paused", Place.HERE)
+
+
+def test_who_works_on_the_job_is_waited_for(job: Living) -> None:
+    """Until the time is over; whoever it is then, the job is ended after them."""
+    with locks.hold(job.host.paths.locks, JOB, "push", NOW, wait=False):
+        leave = Thread(target=_leave, args=(job, 8.5))
+        leave.start()
+        until(lambda: any("is busy" in it for it in job.listener.notes))
+        assert leave.is_alive()
+    leave.join(10)
+    assert job.engine.find(JOB) is None
+
+
+def test_paused_job_is_saved_too(job: Living) -> None:
+    """Its user has paused it, and may not be there to have it run on."""
+    job.oci.freeze(job.container.id)
+    assert _leave(job, 60)
+    assert _newest(job).kind is Kind.LIVE
+
+
+def test_job_that_its_fence_has_stopped_is_not_let_run(job: Living) -> None:
+    """Not even for an instant; another host may have it by now."""
+    thawed: list[str] = []
+    thaw = job.oci.thaw
+
+    def noted(container: str) -> None:
+        thawed.append(container)
+        thaw(container)
+
+    job.oci.thaw = noted  # type: ignore[method-assign]
+    fence.close(job.host.paths, JOB)
+    job.oci.freeze(job.container.id)
+    assert _leave(job, 60) is None
+    assert thawed == []
+    assert job.engine.find(JOB) is None
+
+
+def test_snapshot_that_the_store_does_not_take_stays_here(job: Living) -> None:
+    """The job is ended all the same, and the snapshot can be sent later."""
+    job.network.cut = True
+    assert _leave(job, 6, Forecast(1, 1, 1)) is None
+    job.network.cut = False
+    assert job.engine.find(JOB) is None
+    kept = unsent.records(job.host)
+    assert kept
+    assert transaction.entries(job.host) == []
+
+
+def test_snapshot_that_the_store_does_not_take_is_kept_once(job: Living) -> None:
+    """Each takes as much time and room as the one before, and of all only the first can be sent."""
+    job.network.cut = True
+    _leave(job, 6, Forecast(1, 1, 1))
+    job.network.cut = False
+    (kept,) = unsent.records(job.host)
+    assert job.host.store().load(JOB, kept.snapshot).kind is Kind.LIVE
+
+
+@pytest.mark.parametrize(
+    ("taker", "place", "target"),
+    [(None, Place.STORED, None), ("host-b", Place.MOVED, "host-b")],
+)
+def test_dropped_job_is_where_it_goes_on(
+    job: Living, taker: str | None, place: Place, target: str | None
+) -> None:
+    """At whoever has it, or wherever it is run next."""
+    leaving.drop(job.host, JOB, taker=taker)
+    assert (job.record.place, job.record.target) == (place, target)
+    assert job.engine.find(JOB) is None
+    leaving.drop(job.host, JOB, taker="another")
+    assert job.record.target == target
+
+
+def test_container_that_only_has_the_jobs_name_is_left_alone(here: Living) -> None:
+    """It is somebody else's."""
+    here.begin()
+    here.engine.remove(JOB)
+    here.engine.start(here.engine.create([f"--name={JOB}", "localhost/busybox:1", "other"]))
+    leaving.drop(here.host, JOB)
+    assert here.engine.find(JOB)
+
+
+@pytest.mark.parametrize("left", [60, 20, 5])
+def test_lease_is_still_this_hosts_afterwards(job: Living, left: float) -> None:
+    """To give it up is the supervisor's, when all is done."""
+    _leave(job, left)
+    record = lease.read(job.elsewhere, JOB)
+    assert record
+    assert record.held
+
+
+@pytest.mark.parametrize("left", [60, 20])
+@pytest.mark.parametrize("spoil", [lambda _: None, lambda here: _failing_dump(here, 1)])
+def test_nothing_is_left_of_what_was_tried(
+    job: Living, left: float, spoil: Callable[[Living], object]
+) -> None:
+    """No journal, no files of a snapshot that is stored or taken back."""
+    spoil(job)
+    _leave(job, left)
+    assert transaction.entries(job.host) == []
+    assert list(job.host.paths.scratch.iterdir()) == []
+    assert list(job.host.paths.memory.iterdir()) == []

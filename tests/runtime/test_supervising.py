@@ -1,0 +1,183 @@
+"""A job that is brought up has one supervisor, and nobody else brings it up meanwhile."""
+
+import threading
+from time import monotonic
+
+import pytest
+
+from spotrun.images import lease
+from spotrun.images.errors import HostUnfit, JobBusy, JobNotFound
+from spotrun.runtime import standing, supervising, tenure
+from spotrun.runtime.forecast import Forecast
+from spotrun.runtime.standing import Standing
+from spotrun.runtime.supervising import Row
+from tests.fakes.living import JOB, Living, supervised, until
+
+_STANDING = Standing(
+    pid=17,
+    since="2026-12-01T10:00:00+00:00",
+    container="c" * 64,
+    saving=True,
+    next="2026-12-01T10:10:00+00:00",
+    interval=600.0,
+    forecast=Forecast(30.0, 5.0, 3),
+    saved="2026-12-01T10:05:00+00:00",
+    leaving=None,
+)
+
+
+def _launch(here: Living, job: str = JOB) -> int:
+    """Have a job looked after, and return the epoch of its lease."""
+    with supervising.launching(here.host, job, here.address, tell=here.listener.note) as taken:
+        assert supervising.launched(here.host.paths, job)
+        return taken.epoch
+
+
+def test_supervisor_is_there_before_the_job(here: Living) -> None:
+    """It has the lease when somebody begins to bring the job up, and stays."""
+    assert not supervising.supervised(here.host.paths, JOB)
+    with supervised(here) as over:
+        assert _launch(here) == 1
+        assert here.runner.spawned == [("supervise", JOB)]
+        assert supervising.supervised(here.host.paths, JOB)
+        assert not supervising.launched(here.host.paths, JOB)
+        over.set()
+        until(lambda: not supervising.supervised(here.host.paths, JOB))
+
+
+def test_job_that_is_looked_after_here_is_not_brought_up_again(here: Living) -> None:
+    """Who asks is told which process has it; its lease is left alone."""
+    with supervised(here):
+        here.begin(epoch=_launch(here))
+        before = tenure.of(here.host.paths, JOB)
+        with pytest.raises(JobBusy, match="'supervise' since it came here"):
+            _launch(here)
+        assert tenure.of(here.host.paths, JOB) == before
+
+
+def test_supervisor_of_a_job_that_has_gone_is_waited_for(here: Living) -> None:
+    """It has yet to give the lease up."""
+    with supervised(here) as over:
+        _launch(here)
+        threading.Timer(0.3, over.set).start()
+        begun = monotonic()
+        until(lambda: here.runner.spawned)
+        with supervised(here):
+            assert _launch(here) == 2
+        assert monotonic() - begun > 0.2
+
+
+def test_supervisor_that_does_not_come_to_its_end_is_told_of(
+    here: Living, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After a while."""
+    with supervised(here):
+        _launch(here)
+        monkeypatch.setattr(supervising, "_PATIENCE", 0.1)
+        with pytest.raises(JobBusy):
+            _launch(here)
+
+
+def test_job_that_is_just_being_brought_up_is_busy(here: Living) -> None:
+    """By whoever does, not by its supervisor, and only as long as that takes."""
+    with (
+        supervised(here),
+        supervising.launching(here.host, JOB, here.address, tell=here.listener.note),
+        pytest.raises(JobBusy, match="at 'run' since a while ago"),
+    ):
+        _launch(here)
+
+
+def test_jobs_are_brought_up_beside_each_other(here: Living) -> None:
+    """Each has locks of its own."""
+    with (
+        supervised(here),
+        supervising.launching(here.host, JOB, here.address, tell=here.listener.note),
+    ):
+        assert not supervising.launched(here.host.paths, "other")
+        assert not supervising.supervised(here.host.paths, "other")
+
+
+def test_lease_is_given_up_if_no_supervisor_begins(
+    here: Living, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing may run without one; where to read why is told."""
+    monkeypatch.setattr(supervising, "_PATIENCE", 0.1)
+    with pytest.raises(HostUnfit, match=rf"see {here.host.paths.state}/{JOB}-supervisor.log"):
+        _launch(here)
+    record = lease.read(here.elsewhere, JOB)
+    assert record
+    assert (record.held, tenure.of(here.host.paths, JOB)) == (False, None)
+    assert not supervising.launched(here.host.paths, JOB)
+
+
+def test_what_was_said_of_an_earlier_life_is_forgotten(here: Living) -> None:
+    """Notices as well: they were for another time."""
+    (here.host.paths.notices / JOB).write_text("30s\n")
+    standing.write(here.host.paths, JOB, _STANDING)
+    with supervised(here):
+        _launch(here)
+        assert not (here.host.paths.notices / JOB).exists()
+        assert standing.read(here.host.paths, JOB) is None
+
+
+def test_failure_inside_ends_the_launch(here: Living) -> None:
+    """Its supervisor sees that nobody is about to bring the job up any more."""
+    with supervised(here):
+        with (
+            pytest.raises(ZeroDivisionError),
+            supervising.launching(here.host, JOB, here.address, tell=here.listener.note),
+        ):
+            raise ZeroDivisionError
+        assert not supervising.launched(here.host.paths, JOB)
+
+
+def test_second_supervisor_ends_at_once(here: Living) -> None:
+    """One is enough."""
+    with (
+        supervising.serving(here.host.paths, JOB),
+        pytest.raises(JobBusy),
+        supervising.serving(here.host.paths, JOB),
+    ):
+        pass
+
+
+def test_who_looks_whether_there_is_one_keeps_none_from_beginning(here: Living) -> None:
+    """A look takes the lock for an instant."""
+    over = threading.Event()
+
+    def look() -> None:
+        while not over.is_set():
+            supervising.supervised(here.host.paths, JOB)
+
+    with supervising.serving(here.host.paths, JOB):
+        pass
+    looking = threading.Thread(target=look)
+    looking.start()
+    try:
+        for _ in range(50):
+            with supervising.serving(here.host.paths, JOB):
+                pass
+    finally:
+        over.set()
+        looking.join()
+
+
+def test_jobs_that_are_looked_after_are_told_of(here: Living) -> None:
+    """With what their supervisors have said last."""
+    assert supervising.rows(here.host, []) == []
+    with supervised(here):
+        here.begin(epoch=_launch(here), parent="20261201T100000Z-00000a")
+        row = Row(JOB, 1, "20261201T100000Z-00000a", None)
+        assert supervising.jobs_here(here.host.paths) == [JOB]
+        assert supervising.rows(here.host, []) == [row]
+        standing.write(here.host.paths, JOB, _STANDING)
+        (told,) = supervising.rows(here.host, [JOB])
+        assert told.standing == _STANDING
+        with pytest.raises(JobNotFound, match="'other'"):
+            supervising.rows(here.host, [JOB, "other"])
+    standing.forget(here.host.paths, JOB)
+    standing.forget(here.host.paths, JOB)
+    assert supervising.jobs_here(here.host.paths) == []
+    with pytest.raises(JobNotFound):
+        supervising.rows(here.host, [JOB])
