@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from spotrun.cli.opened import KEY_FILE, address, opened
 from spotrun.cli.output import Output
-from spotrun.cli.owned import ALL, COMING_BACK
+from spotrun.cli.owned import ALL, COMING_BACK, FLAGS
 from spotrun.cli.result import Result
 from spotrun.images.address import Address
 from spotrun.images.errors import ExitCode, UsageError
@@ -75,7 +75,7 @@ def _once(host: "Host", given: Given, told: Output) -> Result:
 
 def own_options(words: Sequence[str]) -> dict[str, str]:
     """Return spotrun's own options among those before the image; a broken line has none."""
-    found = (option for option in _options(words) if option.name in ALL and option.on)
+    found = (it for it in _options(words) if it.name in ALL and (it.on or it.name not in FLAGS))
     return {option.name: option.value or "" for option in found}
 
 

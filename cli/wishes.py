@@ -67,7 +67,10 @@ def size(text: str) -> int:
     found = _SIZE.fullmatch(text)
     if not found:
         raise ValueError(f"{text!r} is not a size like 512k, 10m or 1g")
-    return int(float(found[1]) * _UNITS[found[2].lower()])
+    size = int(float(found[1]) * _UNITS[found[2].lower()])
+    if not size:
+        raise ValueError(f"{text!r} is nothing")
+    return size
 
 
 def _count(text: str) -> int:

@@ -125,7 +125,8 @@ def _running(host: Host, job: str) -> Container:
         raise jobs.absent(host.paths, job)
     if not found.running:
         raise NotCapturable(job=job, reason=f"its container is {found.status}, not running")
-    if found.status == "paused" or found.bundle is None:
+    paused = found.status == "paused" and not fence.marked(host.paths, job)
+    if paused or found.bundle is None:
         raise NotCapturable(job=job, reason="its container is paused; unpause it first")
     return found
 

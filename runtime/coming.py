@@ -32,6 +32,7 @@ from spotrun.runtime import (
     locks,
     restore,
     supervising,
+    tenure,
     unsent,
 )
 from spotrun.runtime.host import Host
@@ -76,7 +77,7 @@ def come(host: Host, wish: Wish, begin: Callable[[int], int], observer: Observer
         return Came(None)
     store = host.store(wish.store, make=True)
     stopped = fence.left(host.paths, wish.job) <= 0
-    newest = _newest(store, wish.job)
+    newest, ours = _newest(store, wish.job), tenure.epoch_here(host, wish.job, wish.store)
     try:
         with supervising.launching(
             host,
@@ -86,11 +87,11 @@ def come(host: Host, wish: Wish, begin: Callable[[int], int], observer: Observer
             by_force=wish.by_force,
             unless_ended=not wish.fresh,
             tell=observer.note,
-        ) as tenure:
-            if _is_here(host, wish, tenure, thaw=stopped):
+        ) as taken:
+            if _is_here(host, wish, taken, ours, thaw=stopped):
                 return Came(None)
             _send_kept(host, wish, observer)
-            return _Climb(host, wish, store, tenure, observer).climb(begin)
+            return _Climb(host, wish, store, taken, observer).climb(begin)
     except HasEnded:
         return Came(None, exit_code=ExitCode.OK)
 
@@ -110,17 +111,22 @@ def _newest(store: Store, job: str) -> Manifest | None:
         return None
 
 
-def _is_here(host: Host, wish: Wish, tenure: Tenure, *, thaw: bool) -> bool:
-    """Take on a job that runs here and has lost its supervisor, and thaw it if need be."""
+def _is_here(host: Host, wish: Wish, taken: Tenure, before: int | None, *, thaw: bool) -> bool:
+    """Take on a job that runs here and has lost its supervisor, and thaw it if need be.
+
+    `before` is the epoch that this host had it at, if its lease still said so.
+    """
     host, record = host.of(wish.job), jobs.load(host.paths, wish.job)
     found = host.container(wish.job) if record and record.place is jobs.Place.HERE else None
     if record is None or found is None or not found.running:
         return False
-    if tenure.epoch != record.epoch + 1:  # another host has had it since: what runs here is past
+    if (
+        taken.epoch != (record.epoch if before is None else before) + 1
+    ):  # another host has had it since: what runs here is past
         with locks.hold(host.paths.locks, wish.job, "run", host.clock.now(), wait=True):
             leaving.drop(host, wish.job)
         return False
-    jobs.save(host.paths, replace(record, epoch=tenure.epoch, store=wish.store, care=wish.care))
+    jobs.save(host.paths, replace(record, epoch=taken.epoch, store=wish.store, care=wish.care))
     if thaw:
         host.oci.thaw(found.id)
     return True
@@ -143,7 +149,7 @@ class _Climb:
     host: Host
     wish: Wish
     store: Store
-    tenure: Tenure
+    taken: Tenure
     observer: Observer
 
     def climb(self, begin: Callable[[int], int]) -> Came:
@@ -169,7 +175,7 @@ class _Climb:
             )
         self._make_way()
         self._tell("started", "fresh", reasons)
-        return Came("fresh", exit_code=begin(self.tenure.epoch))
+        return Came("fresh", exit_code=begin(self.taken.epoch))
 
     def _rungs(self) -> Iterator[tuple[Kind, str]]:
         """Yield what to try, in this order.
@@ -198,7 +204,7 @@ class _Climb:
             self.wish.store,
             kind=kind,
             care=self.wish.care,
-            epoch=self.tenure.epoch,
+            epoch=self.taken.epoch,
             in_place=True,
             observer=self.observer,
         )
@@ -217,7 +223,7 @@ class _Climb:
             self.wish.job,
             self.wish.store,
             kind,
-            epoch=self.tenure.epoch,
+            epoch=self.taken.epoch,
             rung=rung,
             reason="; ".join(reasons),
             **details,

@@ -54,6 +54,8 @@ _TICK: Final = 5.0
 _RETRY: Final = 60.0
 """Seconds before a snapshot that failed is tried again, at most."""
 _STEP: Final = 0.2
+_SILENT: Final = 2.0
+"""Seconds before an engine that did not answer is asked again."""
 _FIRST: Final = 10.0
 """Seconds after the start of a job until its first snapshot, which takes the image along, too."""
 _USUAL: Final = 120.0
@@ -63,6 +65,8 @@ _USUAL: Final = 120.0
 @dataclass(frozen=True, slots=True)
 class Ended:
     """The container has ended, or its end could not be awaited."""
+
+    code: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,15 +150,20 @@ class Supervisor:
         self._saving = Saving(host, noted.job, lambda status: happenings.put(Saved(status)))
         self._said = ""
         self._next = monotonic() + _FIRST
-        self._leaving: tuple[Notice, float] | None = None
-        """The notice that stands, and when it is to be followed."""
+        self._leaving: dict[tuple[str, str], tuple[float, Notice]] = {}
+        """When each notice that stands is to be followed, by its source and event."""
 
     def await_job(self) -> bool:
         """Wait until the job runs, or has run; False: nobody is about to bring it up any more."""
         while self._happenings.empty():  # else the lease is lost
             launched = supervising.launched(self._host.paths, self._job)
             record = jobs.load(self._host.paths, self._job)
-            found = self._container() if record else None
+            try:
+                found = self._host.of(self._job).container(self._job) if record else None
+            except EngineError as error:  # it tells nothing of the job
+                self._observer.note(str(error))
+                sleep(_SILENT)
+                continue
             mine = record is not None and record.epoch == self._tenure.epoch
             if record and found and mine and (found.running or not launched):
                 self._care = record.care or Care()
@@ -179,9 +188,9 @@ class Supervisor:
                 done = self._on_time()
             if done is not None:
                 standing.forget(self._host.paths, self._job)
-                notice = self._leaving[0] if self._leaving else None
-                if done == ExitCode.PREEMPTED and notice and not commands.running(self._host):
-                    watcher.acknowledge(notice)
+                if done == ExitCode.PREEMPTED and not commands.running(self._host):
+                    for _, notice in self._leaving.values():
+                        watcher.acknowledge(notice)
                 return done
 
     def shut_out(self, error: LeaseLost) -> int:
@@ -221,8 +230,8 @@ class Supervisor:
         match happening:
             case Lost(error):
                 return self.shut_out(error)
-            case Ended():
-                return self._ended()
+            case Ended(code):
+                return self._ended(code)
             case Saved(status):
                 self._saved(status)
             case Withdrawn(notice):
@@ -240,8 +249,8 @@ class Supervisor:
         if self._had_agent and not agent.alive(self._host.paths):
             self._saving.stop(self._observer)
             return CRASHED  # to begin again with ears of its own
-        if self._leaving and monotonic() >= self._leaving[1]:
-            return self._leave(self._leaving[0])
+        if self._leaving and monotonic() >= min(self._leaving.values(), key=_when)[0]:
+            return self._leave(min(self._leaving.values(), key=_when)[1])
         if monotonic() >= self._next and not self._saving.busy:
             self._saving.begin(self._care)
         return None
@@ -249,7 +258,7 @@ class Supervisor:
     def _pause(self) -> float:
         """Return the seconds until something is due, or may be."""
         due = [] if self._saving.busy else [self._next]
-        due += [self._leaving[1]] if self._leaving else []
+        due += [when for when, _ in self._leaving.values()]
         return max(0.0, min([_TICK, *(it - monotonic() for it in due)]))
 
     def _noticed(self, notice: Notice) -> int | None:
@@ -260,14 +269,13 @@ class Supervisor:
         if notice.order and left <= agent.FAR:
             return self._leave(notice)
         if notice.order:
-            self._leaving = notice, monotonic() + left - agent.FAR
+            self._leaving[_key(notice)] = monotonic() + left - agent.FAR, notice
         self._next = monotonic()
         return None
 
     def _withdrawn(self, notice: Notice) -> None:
         self._observer.note(f"the notice by {notice.source} was called off")
-        if self._leaving and self._leaving[0].event == notice.event:
-            self._leaving = None
+        self._leaving.pop(_key(notice), None)
 
     def _left(self, notice: Notice) -> float:
         left = notice.left()
@@ -294,7 +302,7 @@ class Supervisor:
     def _leave(self, notice: Notice) -> int:
         """Save the job and let it go."""
         deadline = monotonic() + self._left(notice)
-        self._leaving = notice, deadline
+        self._leaving[_key(notice)] = deadline, notice
         self._saving.stop(self._observer)
         foretold = self._past.foretell(self._watched)
         self._observer.note(f"leaving: {forecast.sentence(foretold, deadline - monotonic())}")
@@ -312,8 +320,11 @@ class Supervisor:
         self.give_up()
         return ExitCode.PREEMPTED
 
-    def _ended(self) -> int | None:
-        """Look whether it has: it may have left, or been started again."""
+    def _ended(self, seen: int | None) -> int | None:
+        """Look whether it has: it may have left, or been started again.
+
+        What was `seen` counts where the container has gone with its end.
+        """
         now = self._host.clock.now()
         with locks.hold(self._host.paths.locks, self._job, "supervise", now, wait=True):
             host = self._host.of(self._job)
@@ -328,7 +339,7 @@ class Supervisor:
         if found and found.running:
             self._watch_end()
             return None
-        code = found.exit_code if found else None
+        code = found.exit_code if found else seen
         self._saving.stop(self._observer)
         self._observer.note("the job has ended" if code is None else f"the job has ended: {code}")
         self._write("ended", reason="" if code is None else f"exit code {code}")
@@ -339,11 +350,12 @@ class Supervisor:
         self._watched = found.id if found else None
 
         def await_it() -> None:
+            code, pause = None, _SILENT
             with suppress(EngineError):
                 if found:
-                    host.engine.wait(found.id)
-            sleep(_STEP)
-            self._happenings.put(Ended())
+                    code, pause = host.engine.wait(found.id), _STEP
+            sleep(pause)
+            self._happenings.put(Ended(code))
 
         threading.Thread(target=await_it, name="end", daemon=True).start()
 
@@ -402,6 +414,14 @@ class Supervisor:
             interval=self._past.interval(),
             forecast=self._foretold,
             saved=newest.created if newest else None,
-            leaving=self._leaving[0].words if self._leaving else None,
+            leaving=min(self._leaving.values(), key=_when)[1].words if self._leaving else None,
         )
         standing.write(self._host.paths, self._job, now)
+
+
+def _key(notice: Notice) -> tuple[str, str]:
+    return notice.source, notice.event
+
+
+def _when(standing: tuple[float, Notice]) -> float:
+    return standing[0]

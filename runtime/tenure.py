@@ -123,6 +123,14 @@ def joined(host: Host, job: str, store: Address) -> Lease | None:
     return held
 
 
+def epoch_here(host: Host, job: str, store: Address) -> int | None:
+    """Return the epoch at which this host has the lease, as the store says; None: it has not."""
+    noted, found = of(host.paths, job), lease.read(host.store(store), job)
+    if noted and found and (noted.holder, noted.epoch) == (found.holder, found.epoch):
+        return found.epoch
+    return None
+
+
 @contextmanager
 def lent(host: Host, manifest: Manifest, store: Address) -> Iterator[Lease | None]:
     """Yield the lease to publish a snapshot that was kept; None: its job has none there.

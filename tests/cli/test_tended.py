@@ -173,10 +173,6 @@ def test_senseless_wish_is_one_sentence(cli: Cli, here: Living, words: str, said
     assert here.engine.jobs() == []
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="own_options takes 0, f and false for flags that are off, whatever they are of",
-)
 @pytest.mark.parametrize("option", ["--keep-hourly", "--every", "--upload-limit", "--grace"])
 def test_zero_is_a_value_like_any_other(run: Run, here: Living, option: str) -> None:
     """Of these a senseless one; it is not as good as no option at all."""
@@ -184,7 +180,6 @@ def test_zero_is_a_value_like_any_other(run: Run, here: Living, option: str) -> 
     assert here.engine.jobs() == []
 
 
-@pytest.mark.xfail(strict=True, reason="see above: --job f is as good as no --job")
 @pytest.mark.usefixtures("looked_after")
 @pytest.mark.parametrize("job", ["0", "f", "false"])
 def test_job_may_have_a_name_that_means_no_elsewhere(cli: Cli, here: Living, job: str) -> None:
@@ -234,7 +229,6 @@ def test_command_line_of_create_makes_no_job_that_comes_back(cli: Cli, here: Liv
 @pytest.mark.parametrize(
     ("text", "count"),
     [
-        ("0", 0),
         ("4096", 4096),
         ("1b", 1),
         ("512k", 512 << 10),
@@ -256,7 +250,6 @@ def test_what_is_no_size_is_refused(text: str) -> None:
         wishes.size(text)
 
 
-@pytest.mark.xfail(strict=True, reason="0 counts as no limit")
 @pytest.mark.parametrize("text", ["0", "0k", "0.0"])
 def test_limit_that_lets_nothing_through_is_refused(text: str) -> None:
     """Who says so wants the contrary of no limit."""

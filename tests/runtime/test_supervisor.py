@@ -294,7 +294,6 @@ def test_notice_for_later_is_followed_when_its_time_comes(job: _Supervised) -> N
     assert len(job.snapshots) == 3
 
 
-@pytest.mark.xfail(strict=True, reason="only the last far notice is remembered, be it further away")
 def test_nearer_of_two_notices_counts(job: _Supervised) -> None:
     """Whichever came first."""
     with _Running(job) as running:
@@ -307,7 +306,6 @@ def test_nearer_of_two_notices_counts(job: _Supervised) -> None:
         assert running.status == ExitCode.PREEMPTED
 
 
-@pytest.mark.xfail(strict=True, reason="the notice that was there before is forgotten")
 def test_notice_stands_although_another_one_is_called_off(job: _Supervised) -> None:
     """Each is of its own event."""
     with _Running(job):
@@ -403,7 +401,6 @@ def test_job_that_ends_by_itself_is_told_with_its_exit_code(job: _Supervised, co
     assert tenure.of(job.here.host.paths, JOB) is None
 
 
-@pytest.mark.xfail(strict=True, reason="what `wait` has returned is not used, and --rm leaves none")
 def test_exit_code_of_a_job_whose_container_is_gone_is_known(job: _Supervised) -> None:
     """With --rm; else a job that has ended well would be run again."""
     job.here.engine.remove(JOB)
@@ -464,9 +461,6 @@ def test_engine_that_does_not_answer_has_not_ended_the_job(job: _Supervised) -> 
         assert (running.over, job.record.held) == (False, True)
 
 
-@pytest.mark.xfail(
-    strict=True, reason="an engine that does not answer counts as one without the job's container"
-)
 def test_lease_is_not_given_up_while_the_engine_does_not_answer(job: _Supervised) -> None:
     """The supervisor begins again after a crash; the job runs, and another host would get it."""
     job.here.engine.silent = True
