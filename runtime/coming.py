@@ -120,9 +120,8 @@ def _is_here(host: Host, wish: Wish, taken: Tenure, before: int | None, *, thaw:
     found = host.container(wish.job) if record and record.place is jobs.Place.HERE else None
     if record is None or found is None or not found.running:
         return False
-    if (
-        taken.epoch != (record.epoch if before is None else before) + 1
-    ):  # another host has had it since: what runs here is past
+    last = record.epoch if before is None else before
+    if taken.epoch != last + 1:  # another host has had it since: what runs here is past
         with locks.hold(host.paths.locks, wish.job, "run", host.clock.now(), wait=True):
             leaving.drop(host, wish.job)
         return False

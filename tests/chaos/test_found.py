@@ -22,7 +22,7 @@ def test_run_that_waits_for_a_job_learns_of_its_end(hosts: Hosts) -> None:
         spot.run(a)
         until(lambda: snapshots(a, store), seconds=120)
         waiting = spot.attached(b)
-        until(lambda: b.run(["pgrep", "-f", "spotrun run"]).stdout)
+        until(lambda: b.run(["pgrep", "-f", "spotrun run"], check=False).stdout)
         time.sleep(1)
         a.run(["podman", "exec", "train", "touch", "/end"])
         _, errors = waiting.communicate(timeout=60)
@@ -60,7 +60,7 @@ def test_job_is_frozen_in_time_though_its_guard_was_killed(hosts: Hosts) -> None
         saving = ["pgrep", "--full", "checkpoint --leave-running"]
         until(lambda: host.run(saving, check=False).stdout)
         host.cut_network()
-        guard, _ = host.run(["pgrep", "--full", "supervise train"]).stdout.split()
+        guard = host.run(["pgrep", "--full", "--oldest", "supervise train"]).stdout.strip()
         host.run(["kill", "-KILL", guard])
         time.sleep(LEASE)
         assert watch.current
