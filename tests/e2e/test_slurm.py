@@ -9,6 +9,7 @@ import pytest
 from tests.conftest import Hosts
 from tests.e2e.jobs import JOBS, await_end, lines, spotrun, start
 from tests.e2e.s3 import served
+from tests.e2e.spot import until
 from tests.lab.host import Host
 from tests.lab.images import name
 from tests.lab.lab import Lab
@@ -147,9 +148,10 @@ def test_training_goes_on_on_the_other_node(hosts: Hosts) -> None:
         assert cluster.reach(job, "RUNNING", restarts=2)["NodeList"] == first
         cluster.reach(job, "COMPLETED", restarts=2, seconds=180)
         assert await_end(controller, "still") == 0
-        told = spotrun(controller, "history", f"slurm-lab-{job}", f"--store={store}")
-        assert [it["rung"] for it in told["events"] if it["rung"]] == ["fresh", "live", "live"]
-        assert told["events"][-1]["kind"] == "ended"
+        told = ["history", f"slurm-lab-{job}", f"--store={store}"]
+        until(lambda: spotrun(controller, *told)["events"][-1]["kind"] == "ended")
+        events = spotrun(controller, *told)["events"]
+        assert [it["rung"] for it in events if it["rung"]] == ["fresh", "live", "live"]
         whole = cluster.nodes[first].run(["spotrun", "logs", f"slurm-lab-{job}"]).stdout
         assert whole.splitlines() == lines(controller, "still")
         assert set(cluster.ended()) == {job, urgent}

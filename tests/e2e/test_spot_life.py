@@ -53,7 +53,8 @@ def test_same_command_goes_on_elsewhere_after_a_notice(hosts: Hosts, engine: Eng
         assert second.returncode == 0, errors
         assert await_end(a, "still") == 0
         assert (out + rest).splitlines() == lines(a, "still")
-        assert kinds(b, store) == ["started fresh", "notice", "stopped", "restored live", "ended"]
+        told = ["started fresh", "notice", "stopped", "restored live", "ended"]
+        until(lambda: kinds(b, store) == told)
         again = spot.attached(a)
         assert again.communicate(timeout=60) == (
             "",
@@ -72,7 +73,7 @@ def test_notices_of_all_clouds_are_met(hosts: Hosts, provider: str) -> None:
         announce("30")
         running.communicate(timeout=60)
         assert running.returncode == 85
-        assert kinds(host, store) == ["started fresh", "notice", "stopped"]
+        until(lambda: kinds(host, store) == ["started fresh", "notice", "stopped"])
         assert len(snapshots(host, store)) >= 1
 
 
@@ -135,7 +136,7 @@ def test_notice_while_a_snapshot_is_made_is_met(hosts: Hosts) -> None:
         host.run(["spotrun", "notice", "--in", "39s", "train"], check=False)
         running.communicate(timeout=60)
         assert running.returncode == 85
-        assert kinds(host, store)[-1] == "stopped"
+        until(lambda: kinds(host, store)[-1] == "stopped")
         assert snapshots(host, store)
 
 
@@ -227,7 +228,7 @@ def test_host_that_is_cut_off_freezes_before_another_one_goes_on(hosts: Hosts) -
         assert running.returncode == 85
         assert a.run(["podman", "ps", "-aq"]).stdout == ""
         assert status(a, "train") == "moved to host-b"
-        assert "lost" in kinds(b, store)
+        until(lambda: "lost" in kinds(b, store))
         assert status(b, "train") == "running"
 
 
