@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING, Final
 
 from spotrun.images.address import NO_KEY, Address
 from spotrun.images.errors import UsageError
-from spotrun.images.process import Runner, SystemRunner
+from spotrun.images.process import Runner
 from spotrun.runtime import engines, jobs
 from spotrun.runtime.clock import Clock, SystemClock
 from spotrun.runtime.engine import Container, Engine
 from spotrun.runtime.gpu import GpuDriver, NoGpu
 from spotrun.runtime.oci import OciRuntime
 from spotrun.runtime.paths import Paths
+from spotrun.runtime.remembered import Remembering
 from spotrun.runtime.runc import Runc
 
 if TYPE_CHECKING:
@@ -84,7 +85,8 @@ class Host:
 
 def this_host() -> Host:
     """Return the real one, with the engine for new jobs; nothing is started or written yet."""
-    paths, runner = Paths.of(), SystemRunner()
+    paths = Paths.of()
+    runner = Remembering(paths.answers)
     name = engines.choose(os.environ.get(engines.VARIABLE))
     chosen = engines.engine(name, runner, paths)
     return Host(

@@ -32,7 +32,7 @@ class Paths:
         inner = (self.jobs, self.journal, self.scratch, self.scratch_locks, self.unsent,
                  self.criu, self.locks, self.plans, self.restored, self.afresh,
                  self.networks, self.leases, self.supervisors, self.fences,
-                 self.notices)  # fmt: skip
+                 self.notices, self.answers)  # fmt: skip
         for folder in (self.state, self.run, self.memory, *inner):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         for folder in (self.state, self.run, self.memory):
@@ -132,6 +132,11 @@ class Paths:
     def notices(self) -> Path:
         """Notices given by hand, one file a job."""
         return self.run / "notices"
+
+    @property
+    def answers(self) -> Path:
+        """What programs of this host have said of themselves."""
+        return self.run / "answers"
 
     def supervisor_log(self, job: str) -> Path:
         """Return what a job's supervisor has to say."""
