@@ -1,6 +1,7 @@
 """Lists of phases that are done whole or taken back, also when this process is killed.
 
-Before a phase begins, the journal says so on disk, with everything that taking it back needs.
+Before a phase begins, the journal says so on disk, with everything that taking it back needs. One
+that leaves nothing to take back is not worth the wait for the disk, until the committing phase.
 A phase that fails, or an interrupt, takes back all phases begun, last first. What a killed
 process left is settled by the next spotrun on this host (`settle`): taken back, or, once the
 committing phase is through, done to the end.
@@ -126,8 +127,9 @@ def run(session: Session, transaction: Transaction[S], state: S) -> None:
         raise Unsettled(job=state.job, verb=left.verb)
     commit = _index(transaction, transaction.commit)
     try:
-        for phase in transaction.phases[: commit + 1]:
-            _do(session, transaction, phase, state)
+        for phase in transaction.phases[:commit]:
+            _do(session, transaction, phase, state, noted=phase.undo is not None)
+        _do(session, transaction, transaction.phases[commit], state)
     except BaseException as error:
         at = len(state.records)
         if at < commit or not transaction.committed(session, state):
@@ -177,9 +179,17 @@ def _index(transaction: Transaction[S], name: str) -> int:
     return [phase.name for phase in transaction.phases].index(name)
 
 
-def _do(session: Session, transaction: Transaction[S], phase: Phase[S], state: S) -> None:
+def _do(
+    session: Session,
+    transaction: Transaction[S],
+    phase: Phase[S],
+    state: S,
+    *,
+    noted: bool = True,
+) -> None:
     clock = session.host.clock
-    _write(session.host, transaction, phase, state)
+    if noted:
+        _write(session.host, transaction, phase, state)
     session.observer.begin(phase.name)
     start = clock.monotonic()
     moved = phase.do(session, state)

@@ -258,6 +258,20 @@ def test_journal_has_all_that_the_phases_know(fake: FakeHost, story: Callable[..
     assert transaction.entry_of(fake.host, "other") is None
 
 
+def test_phase_with_nothing_to_take_back_does_not_wait_for_the_disk(
+    fake: FakeHost, story: Callable[..., Story]
+) -> None:
+    """Killed in it, all is taken back that was begun before."""
+    first, second, *others = TRANSACTION.phases
+    plain = replace(TRANSACTION, phases=[first, replace(second, undo=None), *others])
+    state = story(die="begin second")
+    _killed(lambda: transaction.run(session(fake.host)[0], plain, state))
+    assert _left(fake).phase == "first"
+    assert not _resume(fake)
+    assert state.effects == []
+    assert transaction.entries(fake.host) == []
+
+
 def test_unsettled_work_is_not_written_over(fake: FakeHost, story: Callable[..., Story]) -> None:
     """Its journal is all that can set the job right: nothing else begins before."""
     _killed(lambda: transaction.run(session(fake.host)[0], TRANSACTION, story(die="end second")))
