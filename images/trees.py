@@ -17,8 +17,8 @@ _OF_ONE_HOST = ("origin", "impure", "nlink", "uuid", "upper", "protattr")
 """Overlay attributes that refer to inodes of the source's disk."""
 
 
-def pack(runner: Runner, source: Path, archive: Path, *, changing: bool = False) -> int:
-    """Write the tree under `source` to `archive`; return its size in bytes.
+def pack(runner: Runner, source: Path, archive: Path, *, changing: bool = False) -> None:
+    """Write the tree under `source` to `archive`.
 
     In a `changing` one, somebody else may write meanwhile: then each file is as tar has found it.
     """
@@ -28,7 +28,6 @@ def pack(runner: Runner, source: Path, archive: Path, *, changing: bool = False)
     done = runner.run(argv)
     if not (changing and done.status == _DIFFERS):
         checked(done, argv)
-    return archive.stat().st_size
 
 
 def unpack(runner: Runner, archive: Path, target: Path) -> None:

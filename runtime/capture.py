@@ -9,7 +9,7 @@ import shutil
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from spotrun.images import logformat, trees
 from spotrun.images.address import Address
-from spotrun.images.errors import CaptureFailed, NotCapturable, SpotrunError
+from spotrun.images.errors import CaptureFailed, NotCapturable, OciError, SpotrunError
 from spotrun.images.logformat import LogFormat
 from spotrun.images.manifest import Kind, Tree, new_snapshot_id
 from spotrun.images.store import file_sizes
@@ -46,6 +46,8 @@ _SHM: Final = "/dev/shm"  # noqa: S108 # a path in the container
 _PASSING: Final = 3.0
 """Seconds in which what came in by `exec` may end by itself."""
 _PAUSE: Final = 0.1
+_REMAPPED: Final = "remap-fpath.img"
+"""Where CRIU notes files that were unlinked while open: only then does it write such an image."""
 _MARGIN: Final = 64 << 20
 """Bytes that stay free beside the memory image: metadata and changed files."""
 
@@ -185,9 +187,12 @@ def _discard(session: Session, state: CaptureState) -> None:
 
 
 def _freeze(session: Session, state: CaptureState) -> None:
-    if session.host.oci.status(state.container) not in {"running", "paused"}:
-        raise NotCapturable(job=state.job, reason="it has ended in the meantime")
-    session.host.oci.freeze(state.container)
+    try:
+        session.host.oci.freeze(state.container)
+    except OciError:
+        if session.host.oci.status(state.container) in {"running", "paused"}:
+            raise
+        raise NotCapturable(job=state.job, reason="it has ended in the meantime") from None
     state.pids = session.host.oci.processes(state.container)
 
 
@@ -220,8 +225,9 @@ def _dump(session: Session, state: CaptureState) -> int:
         criu_config=session.host.paths.criu_config(state.job),
         external=_external(state),
     )
+    told = watched(options.images, state.memory, session.observer.progress)
     try:
-        with watched(options.images, state.memory, session.observer.progress):
+        with told, _copying(session, state):
             session.host.oci.dump(state.container, options, pass_fds=(session.lock.fd,))
     except SpotrunError as error:
         error.log = _keep_log(session.host, state, error.log)
@@ -250,20 +256,37 @@ def _keep_log(host: Host, state: CaptureState, log: Path | None) -> Path | None:
     return kept
 
 
+@contextmanager
+def _copying(session: Session, state: CaptureState) -> Iterator[None]:
+    """Copy the files beside a dump, but not what CRIU adds to them meanwhile (`link-remap`)."""
+    with ThreadPoolExecutor(1) as beside:
+        copied = beside.submit(_copy_trees, session, state, changing=True)
+        yield
+        copied.result()
+    if (staged(session, state) / IMAGES / _REMAPPED).exists():
+        state.trees = []
+
+
 def _copy_files(session: Session, state: CaptureState) -> int:
     """Copy what CRIU does not: changed files, volumes, /dev/shm and the log so far."""
+    if not state.trees:
+        _copy_trees(session, state, changing=False)
     folder = staged(session, state)
-    runner, moved = session.host.runner, 0
-    state.trees = []
-    for number, tree in enumerate(_sources(state)):
-        archive, shared = f"trees/{number}.tar", tree.volume is not None
-        moved += trees.pack(runner, Path(tree.archive), folder / archive, changing=shared)
-        state.trees.append(replace(tree, archive=archive))
+    copied = [folder / tree.archive for tree in state.trees]
     if state.log:
         wait_for_output(state.pid)
         logformat.copy(Path(state.log), folder / "log")
-        moved += (folder / "log").stat().st_size
-    return moved
+        copied.append(folder / "log")
+    return sum(path.stat().st_size for path in copied)
+
+
+def _copy_trees(session: Session, state: CaptureState, *, changing: bool) -> None:
+    folder, runner = staged(session, state), session.host.runner
+    state.trees = []
+    for number, tree in enumerate(_sources(state)):
+        archive, shared = f"trees/{number}.tar", tree.volume is not None
+        trees.pack(runner, Path(tree.archive), folder / archive, changing=changing or shared)
+        state.trees.append(replace(tree, archive=archive))
 
 
 def _sources(state: CaptureState) -> Iterator[Tree]:

@@ -31,8 +31,7 @@ def carry(source: Path, tmp_path: Path) -> Carried:
     def carried() -> Path:
         target, archive = tmp_path / "target", tmp_path / "0.tar"
         target.mkdir()
-        size = trees.pack(SystemRunner(), source, archive)
-        assert size == archive.stat().st_size > 0
+        trees.pack(SystemRunner(), source, archive)
         trees.unpack(SystemRunner(), archive, target)
         return target
 
@@ -242,4 +241,5 @@ def test_volume_that_others_write_to_is_saved_as_it_was_found(source: Path, tmp_
     """Another container may have it open, and goes on."""
     archive = tmp_path / "0.tar"
     archive.write_bytes(b"what tar has written")
-    assert trees.pack(_Tar(1), source, archive, changing=True) == archive.stat().st_size
+    trees.pack(_Tar(1), source, archive, changing=True)
+    assert archive.read_bytes() == b"what tar has written"
