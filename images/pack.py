@@ -155,9 +155,9 @@ class Pack:
         """Bytes of all its chunks, uncompressed."""
         return sum(frame.raw for frame in self.frames)
 
-    def open(self, frame: Frame, stored: Piece) -> memoryview:
-        """Return a frame's chunks, one behind the other; each must have its name, or Broken."""
-        packed = self._box.open(frame.number, stored)
+    def open(self, frame: Frame, stored: Piece, *, named: bool = False) -> memoryview:
+        """Return a frame's chunks, one behind the other, as `Box.open` does, or raise Broken."""
+        packed = self._box.open(frame.number, stored, named=named)
         raw = decompressed(packed, most=frame.raw) if frame.codec is Codec.ZSTD else packed
         if len(raw) != frame.raw:
             raise Broken("a frame is not as long as its chunks are")
