@@ -57,7 +57,7 @@ from spotrun.runtime.engine import (
 from spotrun.runtime.host import Host
 from spotrun.runtime.transaction import Observer, Phase, Session, State, Transaction
 
-_PROBE_SECONDS: Final = 0.2
+_PROBE_SECONDS: Final = 0.1
 """How long a restored container is watched before it counts as alive."""
 
 
