@@ -6,7 +6,7 @@ in one run: the machine is shared. Writes `build/bench.json`.
 
 from rich.console import Console
 
-from tests.bench import clients, dumps, job, lifecycle, many, report, spot, starts, stored
+from tests.bench import clients, disk, dumps, job, lifecycle, many, report, spot, starts, stored
 from tests.bench.contenders import Podman, Spotrun, touch_memory
 from tests.bench.figures import Figure
 from tests.bench.rounds import ROUNDS, Samples, rounds
@@ -21,7 +21,7 @@ def main() -> None:
     """Measure and report."""
     console = Console(soft_wrap=True, highlight=False)
     console.width = max(console.width, _WIDTH)
-    with Lab() as lab:
+    with disk.journaled() as labs, Lab(labs) as lab:
         (host,) = lab.start(1, images=("torch", "busybox"))
         spotrun, podman = Spotrun(host), Podman(host)
         resident = _begin(host, spotrun, podman)

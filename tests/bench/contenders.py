@@ -2,6 +2,8 @@
 
 import json
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from spotrun.runtime import criu
@@ -99,6 +101,16 @@ def touch_memory(host: Host) -> None:
     host.fill(folder, _TOUCHED)
     host.run(["dd", "if=/dev/zero", f"of={file}", "bs=1M", f"count={_TOUCHED - 1}"])
     host.run(["umount", folder])
+
+
+@contextmanager
+def halted(host: Host, container: str) -> Iterator[None]:
+    """Keep a job from using the processors meanwhile: it is not its turn."""
+    host.run(["podman", "pause", container])
+    try:
+        yield
+    finally:
+        host.run(["podman", "unpause", container])
 
 
 def bare_dump(host: Host, container: str, folder: str) -> float:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from tests.bench import job
-from tests.bench.contenders import Podman, Run, Spotrun, bare_dump, shim_calls
+from tests.bench.contenders import Podman, Run, Spotrun, bare_dump, halted, shim_calls
 from tests.lab.host import Host
 
 ROUNDS = 3
@@ -31,14 +31,15 @@ class Samples:
 
 def rounds(host: Host, spotrun: Spotrun, podman: Podman, samples: Samples) -> Iterator[int]:
     """Measure, and yield the number of each round when it is done."""
-    turns: list[Callable[[], None]] = [
-        lambda: _spotrun(host, spotrun, samples),
-        lambda: _podman(host, podman, samples),
-        lambda: _leave_running(host, spotrun, samples),
+    turns: list[tuple[str, Callable[[], None]]] = [
+        (podman.container, lambda: _spotrun(host, spotrun, samples)),
+        (spotrun.container, lambda: _podman(host, podman, samples)),
+        (podman.container, lambda: _leave_running(host, spotrun, samples)),
     ]
     for number in range(ROUNDS):
-        for turn in turns[number % len(turns) :] + turns[: number % len(turns)]:
-            turn()
+        for idle, turn in turns[number % len(turns) :] + turns[: number % len(turns)]:
+            with halted(host, idle):
+                turn()
         yield number + 1
     samples.shim, samples.runc = shim_calls(host, spotrun.container)
 

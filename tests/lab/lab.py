@@ -29,20 +29,21 @@ _NAMES = [f"host-{letter}" for letter in "abcdefghijklmnopqrstuvwxyz"]
 class Lab:
     """Context manager that owns hosts."""
 
-    def __init__(self) -> None:
-        """Use as `with Lab() as lab: lab.start(2)`."""
+    def __init__(self, labs: Path = CACHE / "labs") -> None:
+        """Use as `with Lab() as lab: lab.start(2)`; the hosts' disks are below `labs`."""
         self.hosts: list[Host] = []
+        self._labs = labs
         self._ending = ExitStack()
 
     def __enter__(self) -> Self:
         """Claim a folder, and make the bridge."""
-        labs = CACHE / "labs"
+        labs = self._labs
         labs.mkdir(parents=True, exist_ok=True)
         self._folder = labs / f"{os.getpid()}-{time.monotonic_ns()}"
         with ExitStack() as ending:
             with labs.with_suffix(".lock").open("w") as alone:  # who sweeps takes the unclaimed
                 fcntl.flock(alone, fcntl.LOCK_EX)
-                _sweep()
+                _sweep(labs)
                 self._folder.mkdir()
                 claim = ending.enter_context((self._folder / "lock").open("w"))
                 fcntl.flock(claim, fcntl.LOCK_EX)
@@ -104,9 +105,9 @@ def _hosts_file() -> str:
     return "\n".join(["127.0.0.1 localhost", *names])
 
 
-def _sweep() -> None:
+def _sweep(labs: Path) -> None:
     """Remove the folders of labs whose owner is dead."""
-    for folder in (CACHE / "labs").glob("*"):
+    for folder in labs.glob("*"):
         try:
             with (folder / "lock").open("w") as claim:
                 fcntl.flock(claim, fcntl.LOCK_EX | fcntl.LOCK_NB)
