@@ -39,8 +39,9 @@ def command(*, dry_run: bool) -> Result:
     Podman:  its OCI runtime, in containers.conf.d, and a hook in hooks.d, by which
              a container with the annotation io.spotrun.job=NAME becomes a job
 
-    With them come completions for the shells that are here, and man pages. Nothing else is
-    changed, and `spotrun uninstall` takes it back. After an update of spotrun, call it again.
+    With them come completions for the shells that are here, man pages, and, where systemd is,
+    units that nobody has enabled yet. Nothing else is changed, and `spotrun uninstall` takes it
+    back. After an update of spotrun, call it again.
     """  # noqa: D301 # \b keeps the table
     site = find_site(dry_run=dry_run)
     return told(registering.install(site, list(_documents(site)), dry_run=dry_run))

@@ -2,13 +2,16 @@
 
 import json
 import shutil
+import sys
 import tomllib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from importlib.resources import files
 from pathlib import Path
 from typing import Final
 
+from spotrun import hooks
 from spotrun.hooks import oci
 from spotrun.images.errors import EngineError, HostUnfit, Refused
 from spotrun.images.process import Runner
@@ -23,6 +26,9 @@ _OLDEST_PODMAN: Final = "5.0"
 """Before it containers.conf(5) has no `append`, without which other folders of hooks would go."""
 _HOOKS: Final = "/etc/containers/oci/hooks.d"
 _CONF: Final = "50-spotrun.conf"
+_UNITS: Final = ("spotrun-agent.service", "spotrun@.service")
+_PROGRAM: Final = "/usr/local/bin/spotrun"
+"""What they start, as they are written."""
 _PODMAN: Final = """\
 # The OCI runtime and the folder of hooks that spotrun needs; `spotrun uninstall` removes this file.
 [engine]
@@ -102,14 +108,23 @@ def _wanted(site: Site, dockerd: Dockerd | None) -> Iterator[File | Member]:
     yield File(path=shim, content=content, mode=0o755, always_ours=True)
     if site.has("podman"):
         _check_podman(site)
-        hooks = oci.definitions(site.paths.notes, site.paths.criu)
-        for name, content in hooks.items():
+        for name, content in oci.definitions(site.paths.notes, site.paths.criu).items():
             yield File(path=site.place(f"{_HOOKS}/{name}"), content=content)
         content = _PODMAN.format(hooks=_HOOKS, name=RUNTIME, shim=shim, program=shim.name).encode()
         conf = site.place(f"/etc/containers/containers.conf.d/{_CONF}")
         yield File(path=conf, content=content)
+    if site.has("systemctl"):
+        yield from _units(site)
     if dockerd:
         yield Member(path=dockerd.config, keys=("runtimes", RUNTIME), value={"path": str(shim)})
+
+
+def _units(site: Site) -> Iterator[File]:
+    """Yield units that nobody has enabled yet; each begins with a word on how."""
+    program = site.which("spotrun") or str(Path(sys.executable).with_name("spotrun"))
+    for name in _UNITS:
+        text = (files(hooks) / "systemd" / name).read_text().replace(_PROGRAM, program)
+        yield File(path=site.place(f"/etc/systemd/system/{name}"), content=text.encode())
 
 
 def _check_podman(site: Site) -> None:

@@ -110,6 +110,23 @@ def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Host:
     return Host(tmp_path)
 
 
+def test_systemd_gets_units_that_nobody_has_enabled(host: Host) -> None:
+    """They start the spotrun that is here; without systemd there are none."""
+    host.install()
+    assert not [path for path in host.files() if path.startswith("etc/systemd")]
+    host.programs |= {"systemctl", "spotrun"}
+    host.install()
+    units = {path: text for path, text in host.files().items() if path.startswith("etc/systemd")}
+    assert sorted(units) == [
+        "etc/systemd/system/spotrun-agent.service",
+        "etc/systemd/system/spotrun@.service",
+    ]
+    for text in units.values():
+        assert b"\nExecStart=/bin/spotrun " in text
+    host.uninstall()
+    assert host.files() == {}
+
+
 def test_each_engine_is_told_of_the_runtime(host: Host) -> None:
     """Docker in its configuration, Podman in a file of spotrun's own, which adds to others."""
     done = host.install()
