@@ -65,7 +65,7 @@ def seconds(ctx: click.Context, param: click.Parameter, value: str | None) -> fl
     from spotrun.runtime import rhythm
 
     try:
-        return None if value is None else rhythm.every(value)
+        return None if value is None else rhythm.length(value)
     except ValueError as error:
         raise click.BadParameter(str(error)) from error
 

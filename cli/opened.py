@@ -31,7 +31,7 @@ def opened(told: Output) -> Host:
         raise HostUnfit(message="spotrun needs root: CRIU dumps memory and the engine runs as root")
     host = this_host()
     host.paths.prepare()
-    if any(host.paths.journal.iterdir()):
+    if any(host.paths.journal.glob("[!.]*")):  # a write that was killed leaves a hidden file
         from spotrun.runtime.settle import settle
 
         for outcome in settle(host, told):

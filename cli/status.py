@@ -2,28 +2,31 @@
 
 import click
 
-from spotrun.cli.common import format_option, open_host
+from spotrun.cli.common import format_option, open_host, seconds
 from spotrun.cli.completion import job_names
 from spotrun.cli.output import table
 from spotrun.cli.result import Result
-from spotrun.runtime import forecast, rhythm, supervising
+from spotrun.runtime import forecast, supervising
 
 
 @click.command("status")
 @click.argument("names", metavar="[JOB…]", nargs=-1, shell_complete=job_names)
-@click.option("--in", "left", metavar="TIME", default="120s", help="of what notice to tell; 120s")
+@click.option(
+    "--in",
+    "left",
+    metavar="TIME",
+    default="120s",
+    callback=seconds,
+    help="of what notice to tell; 120s",
+)
 @format_option
-def command(names: tuple[str, ...], left: str) -> Result:
+def command(names: tuple[str, ...], left: float) -> Result:
     """Tell when each JOB is saved next, and whether there is time for that when this host goes."""
-    try:
-        seconds = rhythm.every(left) or 0.0
-    except ValueError as error:
-        raise click.BadParameter(str(error), param_hint="--in") from error
     host, rows = open_host(), []
     shown = table("JOB", "EPOCH", "SNAPSHOT", "NEXT (UTC)", "A LAST SNAPSHOT")
     for row in supervising.rows(host, names):
         said = row.standing
-        fits = forecast.sentence(said.forecast, seconds) if said else ""
+        fits = forecast.sentence(said.forecast, left) if said else ""
         due = "now" if said and said.saving else said.next[:19].replace("T", " ") if said else ""
         shown.add_row(row.job, str(row.epoch), row.snapshot or "", due, fits)
         rows.append({"job": row.job, "standing": said, "fits": fits})

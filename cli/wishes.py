@@ -51,7 +51,7 @@ def wish(own: Mapping[str, str], store: Address, by: Scheduler | None) -> Wish:
         probe=own.get("--probe"),
         resume_command=own.get("--resume-cmd"),
         notice_command=own.get("--notice-command"),
-        grace=_read(own, "--grace", rhythm.every),
+        grace=_read(own, "--grace", rhythm.length),
     )
     return Wish(
         job=jobs.check_name(name),

@@ -31,19 +31,22 @@ _PERCENT: Final = re.compile(r"(\d{1,2}(?:\.\d{1,6})?)%", re.ASCII)
 
 
 def every(text: str) -> float | None:
-    """Read `10m`, `90s` or `1h30m`, as seconds, or `auto`, as None; ValueError: it is neither."""
-    if text == AUTO:
-        return None
+    """Read what `length` reads, or `auto`, as None; ValueError: it is neither."""
+    return None if text == AUTO else length(text, "is neither auto nor an interval")
+
+
+def length(text: str, trouble: str = "is not a time") -> float:
+    """Read `10m`, `90s` or `1h30m`, as seconds; ValueError: it is no such time, or none at all."""
     found = _SECONDS.search(text)
     larger = text[: found.start()] if found else text
-    length = timedelta(seconds=int(found[1]) if found else 0)
+    read = timedelta(seconds=int(found[1]) if found else 0)
     try:
-        length += duration(larger) if larger else timedelta()
+        read += duration(larger) if larger else timedelta()
     except ValueError:
-        length = timedelta()
-    if not length:
-        raise ValueError(f"{text!r} is neither auto nor an interval like 10m, 90s or 1h30m")
-    return length.total_seconds()
+        read = timedelta()
+    if not read:
+        raise ValueError(f"{text!r} {trouble} like 10m, 90s or 1h30m")
+    return read.total_seconds()
 
 
 def share(text: str) -> float:

@@ -151,7 +151,8 @@ def _wish(**own: str) -> Wish:
         ("--keep-weekly 1.5", "--keep-weekly: '1.5' is not a number of snapshots"),
         ("--probe tcp:http", "--probe: 'http' is no port"),
         ("--probe log:(", "--probe: '(' is no pattern: "),
-        ("--grace soon", "--grace: 'soon' is neither auto nor an interval"),
+        ("--grace soon", "--grace: 'soon' is not a time like 10m, 90s or 1h30m"),
+        ("--grace auto", "--grace: 'auto' is not a time like"),
         ("--scheduler cron", "--scheduler is 'cron', and none of auto, none, skypilot, slurm"),
         ("--scheduler slurm", "slurm has not started this process, or its SLURM_JOB_ID"),
         ("--name other", "--name is 'other' and --job 'train': one is enough"),
@@ -549,12 +550,14 @@ def test_notice_where_no_job_is_looked_after_is_no_error(cli: Cli, here: Living)
     assert cli("notice", "--format=json").envelope["data"] == {"told": []}
 
 
-@pytest.mark.parametrize("words", ["notice --in soon", "status --in 5", "notice --in -1s"])
+@pytest.mark.parametrize(
+    "words", ["notice --in soon", "status --in 5", "notice --in -1s", "status --in auto"]
+)
 def test_senseless_time_is_one_sentence(cli: Cli, words: str) -> None:
     """Nobody is told anything."""
     said = cli(*words.split())
     assert (said.status, said.out) == (125, "")
-    assert "is neither auto nor an interval like 10m, 90s or 1h30m" in said.err
+    assert "is not a time like 10m, 90s or 1h30m" in said.err
 
 
 def test_status_is_as_in_the_golden_example(cli: Cli, run: Run, here: Living) -> None:
