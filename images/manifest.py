@@ -96,6 +96,8 @@ class Manifest:
     content: Content
     """Where the bytes of the files are."""
     phases: tuple[PhaseRecord, ...] = ()
+    copying: float = 0.0
+    """Seconds of the copy of changed files, as far as it went on beside another phase."""
     left_running: bool = False
     handover: bool = False
     """Made by a migration, only to reach the target."""

@@ -262,9 +262,9 @@ def _copying(session: Session, state: CaptureState) -> Iterator[None]:
     with ThreadPoolExecutor(1) as beside:
         copied = beside.submit(_copy_trees, session, state, changing=True)
         yield
-        copied.result()
+        state.copying = copied.result()
     if (staged(session, state) / IMAGES / _REMAPPED).exists():
-        state.trees = []
+        state.trees, state.copying = [], 0.0
 
 
 def _copy_files(session: Session, state: CaptureState) -> int:
@@ -280,13 +280,15 @@ def _copy_files(session: Session, state: CaptureState) -> int:
     return sum(path.stat().st_size for path in copied)
 
 
-def _copy_trees(session: Session, state: CaptureState, *, changing: bool) -> None:
-    folder, runner = staged(session, state), session.host.runner
+def _copy_trees(session: Session, state: CaptureState, *, changing: bool) -> float:
+    """Return the seconds that it took."""
+    folder, runner, start = staged(session, state), session.host.runner, time.monotonic()
     state.trees = []
     for number, tree in enumerate(_sources(state)):
         archive, shared = f"trees/{number}.tar", tree.volume is not None
         trees.pack(runner, Path(tree.archive), folder / archive, changing=changing or shared)
         state.trees.append(replace(tree, archive=archive))
+    return round(time.monotonic() - start, 4)
 
 
 def _sources(state: CaptureState) -> Iterator[Tree]:

@@ -50,6 +50,8 @@ class CaptureState(State):
     memory: int = 0
     """Bytes of them before the freeze: to ask takes time that a frozen job does not have."""
     trees: list[Tree] = field(default_factory=list)
+    copying: float = 0.0
+    """Seconds that those took beside the dump."""
     files: dict[str, int] = field(default_factory=dict)
     content: Content | None = None
     """Where the files are, once they are stored."""

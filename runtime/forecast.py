@@ -12,6 +12,8 @@ from typing import Final, Self
 
 from spotrun.images.manifest import Kind, Manifest
 
+USUAL: Final = 120.0
+"""Seconds of notice for which it is told, unless the job's user says how many there will be."""
 _LAST: Final = 5
 """Snapshots to look at. If they differ by chance, one in six takes longer than the five before."""
 _SPREAD: Final = 1.25
@@ -123,9 +125,11 @@ class _Past:
     """What an earlier snapshot took."""
 
     before: float
-    """Seconds of what files need, but for the store."""
+    """Seconds of what files need, but for the store and what is copied beside the dump."""
+    copying: float
+    """Seconds of that."""
     dump: float
-    """Seconds that only memory needs, the GPU's included."""
+    """Seconds of memory, the GPU's included."""
     store: float
     sent: int
     """Bytes that were new to the store, compressed."""
@@ -142,6 +146,7 @@ class _Past:
         store, copy = phases[_STORE], phases.get(_COPY)
         return cls(
             before=sum(it.seconds for name, it in phases.items() if name in _BEFORE),
+            copying=it.copying,
             dump=sum(it.seconds for name, it in phases.items() if name in _MEMORY),
             store=store.seconds,
             sent=store.bytes,
@@ -152,7 +157,7 @@ class _Past:
 
     def files(self, rate: float | None) -> float:
         """Return the seconds for the files alone."""
-        return self.before + self._files_store(rate)
+        return self.before + self.copying + self._files_store(rate)
 
     def live(self, memory: int, rate: float | None) -> float:
         """Return the seconds for all, with so much memory in the place of what there was."""

@@ -173,6 +173,7 @@ def _manifest(session: Session, state: CaptureState) -> Manifest:
         files=state.files,
         content=state.content or Content((), ()),
         phases=tuple(state.records),
+        copying=state.copying,
         left_running=state.left_running,
         handover=state.handover,
         care=state.care,

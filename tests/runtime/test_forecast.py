@@ -47,6 +47,12 @@ def test_job_is_told_by_its_last_snapshot() -> None:
     assert astuple(found) == pytest.approx((18, 5, 1))
 
 
+def test_copy_beside_the_dump_is_time_that_files_need() -> None:
+    """It is in the dump already."""
+    beside = replace(_past(copy_changed_files=(0, 100_000_000)), copying=2)
+    assert astuple(forecast.forecast([beside], _GB)) == pytest.approx((16, 5, 1))
+
+
 def test_longest_of_the_last_five_counts() -> None:
     """What is longer ago does not."""
     history = [_past(store=(it, 500_000_000)) for it in (99, 10, 10, 30, 10, 10)]
