@@ -52,7 +52,7 @@ class ComeBack:
     rung: str
     snapshot: str
     newest: str
-    """The one that it should have been: the last that was committed before."""
+    """The one that it should have been: the last with processes that was committed before."""
     reason: str
     """Why another rung failed."""
 
@@ -134,7 +134,8 @@ def _limit(loss: Loss, times: Sequence[float], past: Sequence[dict[str, Any]]) -
 
 
 def _comeback(told: dict[str, Any], stored: Sequence[dict[str, Any]]) -> ComeBack:
-    before = [it["snapshot"] for it in stored if it["epoch"] < told["epoch"]]
+    live = (it for it in stored if it["kind"] == "live")
+    before = [it["snapshot"] for it in live if it["epoch"] < told["epoch"]]
     return ComeBack(told["rung"], told["snapshot"], max(before, default=""), told["reason"])
 
 
