@@ -94,7 +94,7 @@ class Podman:
         """
         try:
             with suppress(NotHere), self._api() as api:
-                params = {"force": True, "v": True, "timeout": 0}
+                params = {"force": True, "volumes": True, "timeout": 0}
                 api.api.delete(f"/containers/{container}", params=params).raise_for_status()
         except EngineError:  # --rm may have been quicker, and the API's answer then is any
             if self.find(container):
