@@ -19,7 +19,7 @@ VALUES: Final = {
         "auto|slurm|…",
         "name the job after the one it has in Slurm, SkyPilot, HTCondor or AWS Batch",
     ),
-    "--every": ("TIME|auto", "save it so often; auto: as its history advises"),
+    "--every": ("TIME|auto", "save it so often; auto: as the store's history advises"),
     "--max-overhead": ("SHARE", "of its time that it may be frozen for that, with auto: 1%"),
     "--upload-limit": ("SIZE", "bytes a second that this may take from the line: 10m"),
     "--keep-last": ("N", "of its snapshots keep as `spotrun prune` does; default: all"),

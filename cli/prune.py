@@ -17,6 +17,7 @@ from spotrun.images.care import Policy
 from spotrun.images.prune import InTheWay, Pruned
 from spotrun.images.retention import duration
 from spotrun.runtime import lookup, unsent
+from spotrun.runtime.steps import Steps
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -88,6 +89,7 @@ def command(
         job=job,
         unsent={it.snapshot for it in unsent.records(host)},
         dry_run=not yes,
+        step=Steps(host, output()).step,
     )
     shown = table("SNAPSHOT", "JOB", "STORED (UTC)", "KEPT")
     for it in done.snapshots:

@@ -2,13 +2,14 @@
 
 import signal
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import replace
 from datetime import datetime
 from typing import Final
 
 from spotrun.cli import wishes
 from spotrun.cli.launching import Given
+from spotrun.cli.outlook import Outlook
 from spotrun.cli.output import Output
 from spotrun.cli.result import Result
 from spotrun.hooks.notices import file
@@ -48,6 +49,8 @@ class _Launch:
     def __init__(self, host: Host, given: Given, wish: Wish, told: Output) -> None:
         self._host, self._wish, self._told = host, wish, told
         self._spec, self._attached = _named(given.spec, wish.job), given.attached
+        self._interactive = any(grammar.flag(self._spec.options, it) for it in _INTERACTIVE)
+        self._outlook = Outlook(host, wish, told.note)
 
     def run(self) -> Result:
         begun = self._host.clock.now()
@@ -59,19 +62,27 @@ class _Launch:
         self._say(came)
         if came.exit_code is not None:
             return self._result(came, came.exit_code)
+        if not self._attached or self._interactive:
+            self._outlook.tell_now()
         status = self._stay(begun) if self._attached else int(ExitCode.OK)
         return self._result(came, status)
 
     def _begin(self, epoch: int) -> int:
         tended = launcher.Tended(epoch, self._wish.care, self._give_notice)
-        return launcher.run(
-            self._host,
-            self._spec,
-            store=self._wish.store,
-            silent=self._told.json,
-            tell=self._told.note,
-            tended=tended,
-        ).exit_code
+        with self._forewarning():
+            return launcher.run(
+                self._host,
+                self._spec,
+                store=self._wish.store,
+                silent=self._told.json,
+                tell=self._told.note,
+                tended=tended,
+            ).exit_code
+
+    def _forewarning(self) -> AbstractContextManager[None]:
+        """Tell what the supervisor foretells, while the terminal is not the job's own."""
+        here = self._attached and not self._interactive
+        return self._outlook.followed() if here else nullcontext()
 
     def _say(self, came: Came) -> None:
         job = self._wish.job
@@ -98,12 +109,12 @@ class _Launch:
     def _stay(self, begun: datetime) -> int:
         """Be the terminal of a job that runs already, from its first line here."""
         host, job = self._host.of(self._wish.job), self._wish.job
-        if any(grammar.flag(self._spec.options, it) for it in _INTERACTIVE):
+        if self._interactive:
             status = host.engine.command(["attach", job], on_term=self._give_notice)
             left = jobs.has_left(host.paths, job)
             return ExitCode.PREEMPTED if left else status
         found = host.container(job)
-        with _heeding(self._give_notice, lambda: self._interrupt(host)):
+        with self._forewarning(), _heeding(self._give_notice, lambda: self._interrupt(host)):
             if found:
                 for line in host.engine.logs(found.id, follow=True, part=Excerpt(since=begun)):
                     self._told.log(line)

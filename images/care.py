@@ -32,7 +32,7 @@ class Care:
     """The wishes of one job's user."""
 
     every: str = AUTO
-    """Time between two snapshots, like `10m`; `auto`: as the job's own history advises."""
+    """Time between two snapshots, like `10m`; `auto`: as the history of its store advises."""
     max_overhead: float = OVERHEAD
     """Share of its time that the job may spend frozen for them, if that is left to us."""
     upload_limit: int | None = None

@@ -133,8 +133,8 @@ def record(store: "Store", job: str, event: Event) -> None:
     store.backend.create(key, seal_document(store.seal, key, msgspec.json.encode(event)))
 
 
-def read(store: "Store", job: str) -> History:
-    """Return what has happened to a job, the latest last."""
+def read(store: "Store", job: str, newest: int = 0) -> History:
+    """Return what has happened to a job, the latest last; of `newest` > 0, only so many."""
 
     def one(key: str) -> Event | Broken | None:
         try:
@@ -144,7 +144,7 @@ def read(store: "Store", job: str) -> History:
         except Broken as error:
             return error
 
-    keys = [entry.key for entry in store.backend.list(f"{PREFIX}{job}/")]
+    keys = [entry.key for entry in store.backend.list(f"{PREFIX}{job}/")][-newest:]
     with ThreadPoolExecutor(_READERS) as pool:
         found = list(pool.map(one, keys))
     told = sorted((it for it in found if isinstance(it, Event)), key=_order)
@@ -159,6 +159,13 @@ def events(store: "Store", job: str) -> list[Event]:
 def jobs(store: "Store") -> list[str]:
     """Return the names of all jobs that have a history, sorted."""
     return sorted({entry.key.split("/")[1] for entry in store.backend.list(PREFIX)})
+
+
+def lately(store: "Store") -> list[str]:
+    """Return the same names, those first of which something was written last."""
+    keys = (entry.key.removeprefix(PREFIX) for entry in store.backend.list(PREFIX))
+    last = dict(key.partition("/")[::2] for key in keys)
+    return sorted(last, key=lambda job: last[job], reverse=True)
 
 
 def forget(store: "Store", job: str) -> None:

@@ -2,7 +2,8 @@
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
 
@@ -19,11 +20,13 @@ class Progress:
     moved: int
     """Bytes that had to be transferred for it: neither known already nor compressed away."""
     seconds: float
+    given: int = 0
+    """Bytes of `done` for which there was nothing to do from the begin on: they took no time."""
 
     @property
     def rate(self) -> float:
         """Bytes a second, from the begin on."""
-        return self.done / self.seconds if self.seconds else 0.0
+        return (self.done - self.given) / self.seconds if self.seconds else 0.0
 
     @property
     def left(self) -> float | None:
@@ -62,3 +65,21 @@ class Meter:
             if self._tell and now >= self._next:
                 self._next = now + _INTERVAL
                 self._tell(Progress(self._done, self._total, self._moved, now - self._start))
+
+
+@contextmanager
+def often(act: Callable[[], None], seconds: float = _INTERVAL) -> Iterator[None]:
+    """Do it again and again, in a thread of its own, as long as something else lasts."""
+    ended = threading.Event()
+
+    def work() -> None:
+        while not ended.wait(seconds):
+            act()
+
+    worker = threading.Thread(target=work, daemon=True)
+    worker.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        worker.join()

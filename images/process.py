@@ -7,6 +7,7 @@ import os
 import shlex
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Protocol
@@ -71,8 +72,16 @@ class Runner(Protocol):
         """
         ...
 
-    def pipe(self, producer: Sequence[str], consumer: Sequence[str]) -> tuple[Completed, Completed]:
-        """Run both to the end with the producer's stdout as the consumer's stdin."""
+    def pipe(
+        self,
+        producer: Sequence[str],
+        consumer: Sequence[str],
+        tell: Callable[[int], None] | None = None,
+    ) -> tuple[Completed, Completed]:
+        """Run both to the end with the producer's stdout as the consumer's stdin.
+
+        `tell` is told now and then, from another thread, how many bytes the producer has written.
+        """
         ...
 
     def spawn(self, argv: Sequence[str], *, log: Path) -> int:
@@ -137,7 +146,12 @@ class SystemRunner:
         except OSError as error:
             return _status(error)
 
-    def pipe(self, producer: Sequence[str], consumer: Sequence[str]) -> tuple[Completed, Completed]:
+    def pipe(
+        self,
+        producer: Sequence[str],
+        consumer: Sequence[str],
+        tell: Callable[[int], None] | None = None,
+    ) -> tuple[Completed, Completed]:
         """Connect two children; neither's data passes through this process."""
         from tempfile import TemporaryFile
 
@@ -153,7 +167,8 @@ class SystemRunner:
             except OSError as error:
                 missing = Completed(_status(error), stderr=f"{producer[0]}: {error.strerror}")
                 return missing, self.run(consumer)
-            second = self.run(consumer, stdin=first.stdout)
+            with _watched(first.pid, tell) if tell else nullcontext():
+                second = self.run(consumer, stdin=first.stdout)
             if first.stdout is not None:
                 first.stdout.close()  # a consumer that ended early stops the producer by SIGPIPE
             status = first.wait()
@@ -173,6 +188,18 @@ class SystemRunner:
             )
         child.returncode = 0  # it is not ours to wait for: no ResourceWarning at exit
         return child.pid
+
+
+def _watched(pid: int, tell: Callable[[int], None]) -> AbstractContextManager[None]:
+    """Tell how many bytes a child has written, which the kernel counts (proc(5))."""
+    from spotrun.images.meter import often
+
+    def look() -> None:
+        with suppress(OSError):
+            counts = dict(it.split(": ") for it in Path(f"/proc/{pid}/io").read_text().splitlines())
+            tell(int(counts["wchar"]))
+
+    return often(look)
 
 
 def _status(error: OSError) -> int:

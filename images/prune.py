@@ -16,8 +16,8 @@ seen in 3. Killed anywhere, the next prune does the rest.
 
 import re
 from collections import defaultdict
-from collections.abc import Collection, Iterable
-from contextlib import suppress
+from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import islice
@@ -29,11 +29,12 @@ from spotrun.images.errors import SnapshotDamaged, SnapshotNotFound, StoreUnavai
 from spotrun.images.holds import LIFE, Held, Hold, Purpose
 from spotrun.images.lease import PREFIX as LEASES
 from spotrun.images.manifest import SNAPSHOT_ID
+from spotrun.images.meter import Meter
 from spotrun.images.recipe import Content
 from spotrun.images.retention import Committed, Verdict, judge
 from spotrun.images.runspec import JOB_NAME
 from spotrun.images.seal import Broken
-from spotrun.images.store import IMAGES, SNAPSHOTS, Store, new_hold
+from spotrun.images.store import IMAGES, SNAPSHOTS, Store, Tell, new_hold
 
 PACKS: Final = "packs/"
 PACK_KEY: Final = re.compile(r"packs/([0-9a-f]{2})/(\1[0-9a-f]{62})")
@@ -42,6 +43,9 @@ IMAGE_KEY: Final = re.compile(rf"{IMAGES}([0-9a-f]+)/[0-9a-f]+")
 _BATCH: Final = 1000
 """Most objects that are deleted at once."""
 _REPAIR: Final = "`spotrun repair` takes it out of the way"
+
+Step = Callable[[str], AbstractContextManager[Tell | None]]
+"""Is told what begins, and ends with it; gives who is told how far that has come."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +85,7 @@ def prune(
     packs: Collection[str] | None = None,
     unsent: Collection[str] = (),
     dry_run: bool = False,
+    step: Step = lambda _: nullcontext(),
 ) -> Pruned:
     """Delete snapshots that the policy does not keep, and what nothing needs any more.
 
@@ -93,11 +98,13 @@ def prune(
     if mine:
         store.holds.write(mine, Hold(Purpose.PRUNE, job or "", host))
     try:
-        work = _Work(store, mine, packs)
-        verdicts = work.judge(policy, job, unsent)
+        with step("look") as tell:
+            work = _Work(store, mine, packs)
+            verdicts = work.judge(policy, job, unsent, tell)
         if not dry_run:
-            gone = [it for it in verdicts if not it.reasons]
-            _delete(store, (f"{SNAPSHOTS}{it.job}/{it.snapshot}" for it in gone))
+            gone = [f"{SNAPSHOTS}{it.job}/{it.snapshot}" for it in verdicts if not it.reasons]
+            with step("delete snapshots") as tell:
+                _delete(store, {key: work.sizes[key] for key in gone}, tell)
             work.settle()
         images, unneeded = work.unneeded()
     except BaseException:
@@ -105,8 +112,9 @@ def prune(
             store.holds.end(mine)
         raise
     if mine:  # a delete that fails may be done yet: then the hold stays
-        _delete(store, images)
-        _delete(store, (it.key for it in unneeded))
+        _delete(store, {key: work.sizes[key] for key in images})
+        with step("delete packs") as tell:
+            _delete(store, {it.key: it.size for it in unneeded}, tell)
         store.holds.end(mine)
     size, all_sizes = sum(it.size for it in unneeded), sum(it.size for it in work.packs)
     return Pruned(
@@ -131,6 +139,8 @@ class _Work:
         self._mine = mine
         self._only = only
         listed = [it for prefix in (IMAGES, PACKS) for it in store.backend.list(prefix)]
+        self.sizes = {it.key: it.size for it in listed}
+        """Bytes of all objects that were listed, by key."""
         self.packs = [it for it in listed if PACK_KEY.fullmatch(it.key)]
         self._images = {it.key for it in listed if IMAGE_KEY.fullmatch(it.key)}
         self._read: set[tuple[str, str]] = set()
@@ -145,13 +155,18 @@ class _Work:
         if mine:
             store.holds.end(*lapsed)
 
-    def judge(self, policy: Policy, job: str | None, unsent: Collection[str]) -> list[Verdict]:
+    def judge(
+        self, policy: Policy, job: str | None, unsent: Collection[str], tell: Tell | None
+    ) -> list[Verdict]:
         """Apply the policy, and learn what the snapshots that it keeps need."""
-        found = [
-            Committed(match[1], match[2], entry.modified)
+        entries = [
+            (entry, match)
             for entry in self._store.backend.list(SNAPSHOTS)
             if (match := SNAPSHOT_KEY.fullmatch(entry.key))
         ]
+        found = [Committed(match[1], match[2], entry.modified) for entry, match in entries]
+        snapshots = {entry.key: entry.size for entry, _ in entries}
+        self.sizes |= snapshots
         if job and not any(it.job == job for it in found):
             raise SnapshotNotFound(which=f"of job {job!r}", store=self._store)
         verdicts = judge(
@@ -163,7 +178,8 @@ class _Work:
             uncommitted=_uncommitted(self._store, found),
         )
         gone = {(it.job, it.snapshot) for it in verdicts if not it.reasons}
-        self._learn(((it.job, it.snapshot) for it in verdicts), without=gone)
+        meter = Meter(sum(snapshots.values()), tell)
+        self._learn(((it.job, it.snapshot) for it in verdicts), gone, meter)
         self._learn_images(self._fresh_images())
         self.unneeded()  # one that cannot be read is better found before anything has gone
         return verdicts
@@ -217,10 +233,16 @@ class _Work:
         return [*left, *(it.id for it in others if it not in counting)]
 
     def _learn(
-        self, names: Iterable[tuple[str, str]], without: Collection[tuple[str, str]] = ()
+        self,
+        names: Iterable[tuple[str, str]],
+        without: Collection[tuple[str, str]] = (),
+        meter: Meter | None = None,
     ) -> None:
         """Read manifests, and keep in mind what they need, but for those that are to go."""
         for job, snapshot, found in self._store.examined(names):
+            if meter:
+                size = self.sizes[f"{SNAPSHOTS}{job}/{snapshot}"]
+                meter.add(done=size, moved=size)
             if isinstance(found, SnapshotDamaged):
                 found.add_note(_REPAIR)
                 raise found
@@ -279,8 +301,10 @@ def _in_the_way(held: Held, hold: Hold | None) -> InTheWay:
     return InTheWay(hold.purpose, hold.job, hold.host, held.modified)
 
 
-def _delete(store: Store, keys: Iterable[str]) -> None:
+def _delete(store: Store, sizes: Mapping[str, int], tell: Tell | None = None) -> None:
     """Delete a part at a time: what is done stays done, and each request has its patience."""
-    todo = iter(keys)
+    meter, todo = Meter(sum(sizes.values()), tell), iter(sizes)
     while batch := list(islice(todo, _BATCH)):
         store.backend.delete(batch)
+        gone = sum(sizes[key] for key in batch)
+        meter.add(done=gone, moved=gone)

@@ -2,7 +2,7 @@
 
 import platform
 from contextlib import suppress
-from typing import Any
+from typing import Any, Final
 
 from spotrun.images import ledger
 from spotrun.images.address import Address
@@ -13,6 +13,12 @@ from spotrun.runtime import rhythm
 from spotrun.runtime.host import Host
 
 _FREEZE, _THAW = "suspend GPU", "thaw"
+_OWN: Final = 256
+"""Events of the job that tell how often it is interrupted; each is a request to the store."""
+_OTHERS: Final = 16
+"""Other jobs that do."""
+_THEIRS: Final = 32
+"""Events of each of them: most are snapshots, so that these are some hours."""
 
 
 def write(
@@ -32,11 +38,18 @@ def write(
 
 
 def mtbf(host: Host, job: str, store: Address) -> float:
-    """Return the mean seconds between interruptions of a job, as far as its ledger tells."""
-    history: list[ledger.Summary] = []
+    """Return the mean seconds between interruptions, as far as the ledgers of a store tell.
+
+    The job's own newest events are read, and some of the jobs that were heard of last: what runs
+    elsewhere now is on hosts of the same kind, most likely.
+    """
+    histories: list[ledger.Summary] = []
     with suppress(SpotrunError):
-        history = [ledger.summarise(ledger.events(host.store(store), job))]
-    return rhythm.mtbf(history)
+        place = host.store(store)
+        others = [it for it in ledger.lately(place) if it != job][:_OTHERS]
+        for name, newest in [(job, _OWN), *((it, _THEIRS) for it in others)]:
+            histories.append(ledger.summarise(ledger.read(place, name, newest).events))
+    return rhythm.mtbf(histories)
 
 
 def snapshot(host: Host, manifest: Manifest, store: Address) -> None:

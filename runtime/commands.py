@@ -1,7 +1,7 @@
 """The rest of a container's day: the engine's own commands, on jobs.
 
 Those that change what a capture or a restore works on hold the job's lock, and are told who does
-when somebody else holds it.
+when somebody else holds it. What a supervisor is at by itself gives way to them.
 """
 
 from collections.abc import Iterator, Sequence
@@ -11,7 +11,7 @@ from itertools import groupby
 
 from spotrun.images import ledger
 from spotrun.images.errors import EngineError, ExitCode, Unsettled
-from spotrun.runtime import afresh, jobs, locks, transaction, unsent
+from spotrun.runtime import afresh, jobs, locks, saving, supervising, transaction, unsent
 from spotrun.runtime.engine import Container
 from spotrun.runtime.host import Host
 from spotrun.runtime.jobs import Job, Place
@@ -123,8 +123,10 @@ def _undisturbed(host: Host, verb: str, names: Sequence[str], need: Need) -> Ite
     """Let nobody work on the jobs meanwhile, as far as the command needs it."""
     with ExitStack() as held:
         for name in dict.fromkeys(names) if need is not Need.NONE else ():
-            now = host.clock.now()
-            held.enter_context(locks.hold(host.paths.locks, name, verb, now, wait=False))
+            now, tended = host.clock.now(), supervising.supervised(host.paths, name)
+            if tended:
+                saving.cut_off(host.paths, name)
+            held.enter_context(locks.hold(host.paths.locks, name, verb, now, wait=tended))
             left = transaction.entry_of(host, name)
             if left is not None:
                 raise Unsettled(job=name, verb=left.verb)

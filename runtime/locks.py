@@ -74,6 +74,18 @@ def is_held(folder: Path, job: str) -> bool:
     return False
 
 
+def holder(folder: Path, job: str) -> int | None:
+    """Return the pid of who holds a lock, if somebody does and has said so."""
+    if not is_held(folder, job):
+        return None
+    fd = os.open(folder / f"{job}.lock", os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        pid = _holder(fd)["pid"]
+    finally:
+        os.close(fd)
+    return pid if isinstance(pid, int) else None
+
+
 def _holder(fd: int) -> dict[str, object]:
     """Read who holds a lock; it may be just writing that down."""
     try:

@@ -19,7 +19,7 @@ from spotrun.images.errors import (
 )
 from spotrun.images.manifest import PhaseRecord, encode
 from spotrun.images.pack import key_of
-from spotrun.images.store import Store
+from spotrun.images.store import Store, file_sizes
 from spotrun.runtime import (
     admission,
     capture,
@@ -31,6 +31,7 @@ from spotrun.runtime import (
     supervising,
     tenure,
     transaction,
+    watch,
 )
 from spotrun.runtime.captured import CaptureState
 from spotrun.runtime.host import Host
@@ -139,8 +140,10 @@ def _send_image(session: Session, state: MigrateState) -> int:
     names = imagebox.names(folder, without=frozenset(state.layers))
     pack = ["tar", "--create", f"--directory={folder}", *names]
     image = msgspec.json.encode(state.image).decode()
-    _expect(state, _remote(session, state).send(pack, "peer", "take-image", image))
-    sent = sum((folder / name).stat().st_size for name in names)
+    sizes = file_sizes(folder)
+    sent = sum(sizes[name] for name in names)
+    tell = watch.sent(sum(sizes.values()), sent, session.observer.progress)
+    _expect(state, _remote(session, state).send(pack, "peer", "take-image", image, tell=tell))
     shutil.rmtree(folder)
     return sent
 
@@ -159,8 +162,10 @@ def _send(session: Session, state: MigrateState) -> int:
     (folder / MANIFEST).write_bytes(encode(manifest))
     members = [f"--directory={folder}", MANIFEST, f"--directory={state.store.url}", *lacking]
     pack = ["tar", "--create", "--format=posix", *members]
-    _expect(state, remote.send(pack, "peer", "take", state.job, state.snapshot))
-    return sum(packs[key] for key in lacking)
+    sent = sum(packs[key] for key in lacking)
+    tell = watch.sent(sum(packs.values()), sent, session.observer.progress)
+    _expect(state, remote.send(pack, "peer", "take", state.job, state.snapshot, tell=tell))
+    return sent
 
 
 def _call_back(session: Session, state: MigrateState) -> None:

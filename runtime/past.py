@@ -1,6 +1,7 @@
 """What a job's last snapshots, on whatever hosts, tell of its next ones."""
 
 from contextlib import suppress
+from functools import cached_property
 from typing import Final
 
 from spotrun.images.care import Care
@@ -21,13 +22,17 @@ class Past:
 
     def __init__(self, host: Host, noted: Tenure, care: Care) -> None:
         """Look for them; a store that does not answer tells of none."""
-        self._host, self._care = host, care
-        self._mtbf = chronicle.mtbf(host, noted.job, noted.store)
+        self._host, self._care, self._noted = host, care, noted
         self._manifests: list[Manifest] = []
         with suppress(SpotrunError):
             store = host.store(noted.store)
             ids = store.committed(noted.job)[-_COUNT:]
             self._manifests = [store.load(noted.job, it) for it in ids]
+
+    @cached_property
+    def _mtbf(self) -> float:
+        """Asked for once, and only where nobody has said how often the job is saved."""
+        return chronicle.mtbf(self._host, self._noted.job, self._noted.store)
 
     @property
     def newest(self) -> Manifest | None:

@@ -1,4 +1,4 @@
-"""What proves that a job is well after a restore, beside being alive.
+"""What proves that a job is well after a restore: that it is alive, and what its user asks.
 
 `tcp:PORT`: something in it listens there. `log:REGEX`: it says so on a line. `healthcheck`: its own
 holds. Anything else is a command that ends with 0 inside.
@@ -6,7 +6,7 @@ holds. Anything else is a command that ends with 0 inside.
 
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import datetime
 from time import monotonic, sleep
 from typing import Final
@@ -15,7 +15,14 @@ from spotrun.images.errors import UsageError
 from spotrun.images.logfile import Excerpt
 from spotrun.runtime.engine import Container
 from spotrun.runtime.host import Host
+from spotrun.runtime.processes import Thread, threads
 
+_MOMENT: Final = 5.0
+"""Seconds in which it must be seen to be alive: one that may run waits for a busy host, too."""
+_GLANCE: Final = 0.02
+_WAITING: Final = frozenset("SDTt")
+"""States of a thread that waits in a system call, or was stopped, as it may have been saved."""
+_DEAD: Final = frozenset("ZX")
 _PATIENCE: Final = 60.0
 """Seconds in which it must hold."""
 _PAUSE: Final = 0.5
@@ -44,6 +51,36 @@ def check(probe: str) -> Check:
     if probe == "healthcheck":
         return lambda host, container, _: _is_healthy(host, container)
     return lambda host, container, _: _ends_well(host, container, probe)
+
+
+def lives(host: Host, container: Container) -> bool:
+    """Wait until a process of what was restored waits in a system call or is seen to have run.
+
+    False: the first one is dead, or in a moment there was none that did.
+    """
+    seen: dict[int, int] = {}
+    end = monotonic() + _MOMENT
+    while monotonic() < end:
+        first = threads(container.pid)
+        if all(it.state in _DEAD for it in first.values()):
+            return False
+        if _is_busy(first, seen) or any(_is_busy(it, seen) for it in _others(host, container)):
+            return True
+        sleep(_GLANCE)
+    return False
+
+
+def _others(host: Host, container: Container) -> Iterator[dict[int, Thread]]:
+    """Yield the threads of each process; most jobs are known to live by their first one."""
+    return (threads(pid) for pid in host.oci.processes(container.id))
+
+
+def _is_busy(found: dict[int, Thread], seen: dict[int, int]) -> bool:
+    """Tell whether one waits, or could run and has used more CPU time than when first `seen`."""
+    return any(
+        it.state in _WAITING or (it.state == "R" and it.ticks > seen.setdefault(tid, it.ticks))
+        for tid, it in found.items()
+    )
 
 
 def holds(host: Host, container: Container, probe: str, since: datetime) -> bool:

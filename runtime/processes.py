@@ -1,4 +1,4 @@
-"""What /proc says of a container's processes while it is saved."""
+"""What /proc says of a container's processes while it is saved, and when it is back."""
 
 import fcntl
 import os
@@ -8,6 +8,7 @@ import struct
 import termios
 import time
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -22,6 +23,35 @@ _QUIET: Final = 3
 def memory_of(pids: list[int]) -> int:
     """Return the resident memory of processes, in bytes, shared pages counted once each."""
     return sum(_pss(pid) for pid in pids)
+
+
+@dataclass(frozen=True, slots=True)
+class Thread:
+    """What a thread is about."""
+
+    state: str
+    """A letter (proc(5)): R for one that could run, S and D for one that waits in the kernel, …"""
+    ticks: int
+    """Of CPU time that it has used."""
+
+
+def threads(pid: int) -> dict[int, Thread]:
+    """Return the threads of a process, by id; none: it has gone."""
+    found = {}
+    with suppress(OSError):
+        for task in os.scandir(f"/proc/{pid}/task"):
+            with suppress(OSError):
+                words = Path(task, "stat").read_text().rpartition(")")[2].split()
+                found[int(task.name)] = Thread(words[0], int(words[11]) + int(words[12]))
+    return found
+
+
+def parent(pid: int) -> int | None:
+    """Return the parent of a process; None: it has gone."""
+    try:
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    except OSError:
+        return None
 
 
 def overlay_upper(pid: int) -> Path | None:

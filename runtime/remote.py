@@ -1,7 +1,7 @@
 """Another host, reached by ssh, on which nothing is needed but spotrun."""
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
@@ -53,9 +53,12 @@ class Remote:
         text = stdin.decode() if stdin is not None else None
         return self._answer(self._runner.run(self._command(arguments), stdin=text))
 
-    def send(self, producer: Sequence[str], *arguments: str) -> Answer:
-        """Run one verb there with the output of a local command as its stdin."""
-        produced, done = self._runner.pipe(producer, self._command(arguments))
+    def send(self, producer: Sequence[str], *arguments: str, tell: Callable[[int], None]) -> Answer:
+        """Run one verb there with the output of a local command as its stdin.
+
+        `tell` is told how many bytes that has written.
+        """
+        produced, done = self._runner.pipe(producer, self._command(arguments), tell)
         answer = self._answer(done)
         if produced.status != 0 and answer.status == "success":
             raise TargetUnreachable(target=self.url, reason=f"sending failed: {produced.said}")

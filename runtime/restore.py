@@ -419,6 +419,9 @@ def _probe(session: Session, state: RestoreState) -> None:
     if not found.running:
         reason = f"its processes ended at once, with status {found.exit_code}"
         raise RestoreFailed(snapshot=state.snapshot, reason=reason)
+    if not probe.lives(session.host, found):
+        reason = "it is there, but none of its processes waits in a system call or runs"
+        raise RestoreFailed(snapshot=state.snapshot, reason=reason)
     wanted, since = state.care and state.care.probe, datetime.fromisoformat(state.started)
     if wanted and not probe.holds(session.host, found, wanted, since):
         reason = f"it runs, and its probe {wanted!r} does not hold"

@@ -9,13 +9,26 @@ from time import monotonic, sleep
 from typing import Final
 
 from spotrun.images.care import Care
-from spotrun.runtime import settle, supervising
+from spotrun.runtime import locks, settle, standing, supervising
 from spotrun.runtime.host import Host
+from spotrun.runtime.paths import Paths
+from spotrun.runtime.processes import parent
 from spotrun.runtime.transaction import Observer
 
 _TAKEN_BACK: Final = 5.0
 """Seconds in which one that is stopped is taken back, or else it is killed."""
 _STEP: Final = 0.05
+
+
+def cut_off(paths: Paths, job: str) -> None:
+    """Have one taken back that the job's supervisor has begun: its user wants more of the job.
+
+    Not so the last one, on a notice, which the supervisor makes itself.
+    """
+    said, pid = standing.read(paths, job), locks.holder(paths.locks, job)
+    if said and pid and parent(pid) == said.pid:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGTERM)
 
 
 class Saving:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from spotrun.images.manifest import PhaseRecord
+from spotrun.images.store import Tell
 from spotrun.runtime import scratch
 from spotrun.runtime.host import Host
 from spotrun.runtime.transaction import Observer
@@ -26,14 +27,26 @@ class Steps:
 
     def do(self, name: str, act: Callable[[], T], moved: Callable[[T], int] = lambda _: 0) -> T:
         """Do one and tell of it; `moved` says how many bytes it has moved."""
-        clock = self.host.clock
-        self.observer.begin(name)
-        start = clock.monotonic()
+        start = self._begin(name)
         done = act()
-        record = PhaseRecord(name, round(clock.monotonic() - start, 4), moved(done))
+        self._end(name, start, moved(done))
+        return done
+
+    @contextmanager
+    def step(self, name: str) -> Iterator[Tell]:
+        """Tell of one that is done inside; yield who is told how far it has come."""
+        start = self._begin(name)
+        yield self.observer.progress
+        self._end(name, start)
+
+    def _begin(self, name: str) -> float:
+        self.observer.begin(name)
+        return self.host.clock.monotonic()
+
+    def _end(self, name: str, start: float, moved: int = 0) -> None:
+        record = PhaseRecord(name, round(self.host.clock.monotonic() - start, 4), moved)
         self.records.append(record)
         self.observer.end(record)
-        return done
 
 
 @contextmanager

@@ -58,8 +58,6 @@ _SILENT: Final = 2.0
 """Seconds before an engine that did not answer is asked again."""
 _FIRST: Final = 10.0
 """Seconds after the start of a job until its first snapshot, which takes the image along, too."""
-_USUAL: Final = 120.0
-"""Seconds of a notice for which it is told whether a last snapshot fits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -294,7 +292,7 @@ class Supervisor:
     def _foretell(self) -> None:
         """Say whether a last snapshot fits, if that is news."""
         self._foretold = self._past.foretell(self._watched)
-        said = forecast.sentence(self._foretold, _USUAL)
+        said = forecast.sentence(self._foretold, self._care.grace or forecast.USUAL)
         if said != self._said:
             self._observer.note(said)
             self._said = said

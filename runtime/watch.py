@@ -1,35 +1,35 @@
-"""How far a child process has come that writes files and says nothing."""
+"""How far a child process has come that says nothing."""
 
-import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
-from typing import Final
 
-from spotrun.images.meter import Progress
-
-_INTERVAL: Final = 0.2
-"""Seconds between two looks."""
+from spotrun.images.meter import Progress, often
 
 
-@contextmanager
-def watched(folder: Path, total: int, tell: Callable[[Progress], None]) -> Iterator[None]:
+def watched(
+    folder: Path, total: int, tell: Callable[[Progress], None]
+) -> AbstractContextManager[None]:
     """Tell how many of `total` bytes there are in a folder, while something writes them."""
-    ended, start = threading.Event(), time.monotonic()
+    start = time.monotonic()
 
     def look() -> None:
-        while not ended.wait(_INTERVAL):
-            done = min(_size(folder), total)
-            tell(Progress(done, total, done, time.monotonic() - start))
+        done = min(_size(folder), total)
+        tell(Progress(done, total, done, time.monotonic() - start))
 
-    watcher = threading.Thread(target=look, daemon=True)
-    watcher.start()
-    try:
-        yield
-    finally:
-        ended.set()
-        watcher.join()
+    return often(look)
+
+
+def sent(total: int, lacking: int, tell: Callable[[Progress], None]) -> Callable[[int], None]:
+    """Return who is told how much is written to one who lacks only so many of `total` bytes."""
+    start, given = time.monotonic(), total - lacking
+
+    def look(written: int) -> None:
+        moved = min(written, lacking)  # what packs it up adds to it
+        tell(Progress(given + moved, total, moved, time.monotonic() - start, given))
+
+    return look
 
 
 def _size(folder: Path) -> int:

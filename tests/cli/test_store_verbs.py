@@ -78,6 +78,18 @@ def test_prune_removes_what_it_has_shown(cli: Cli, store: Store) -> None:
     assert len(store.ids("train")) == 2
 
 
+@pytest.mark.usefixtures("store")
+def test_prune_tells_programs_what_it_is_about(cli: Cli) -> None:
+    """A step after the other."""
+    said = cli(*"prune --keep-last 2 --yes --format json".split())
+    events = [json.loads(line) for line in said.err.splitlines()]
+    assert [(it["phase"], it["state"]) for it in events if it["event"] == "phase"] == [
+        (step, state)
+        for step in ("look", "delete snapshots", "delete packs")
+        for state in ("begin", "end")
+    ]
+
+
 def test_prune_takes_every_rule(cli: Cli, store: Store) -> None:
     """They add up."""
     rules = "--keep-hourly 1 --keep-daily 1 --keep-weekly 1 --keep-within 1w2d"

@@ -4,7 +4,7 @@ import json
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from spotrun.cli import opened, tended, wishes
+from spotrun.cli import opened, outlook, tended, wishes
 from spotrun.cli import supervise as supervise_verb
 from spotrun.images import lease, ledger
 from spotrun.images.address import Address
@@ -26,12 +26,13 @@ from spotrun.images.process import Completed
 from spotrun.runtime import engines, jobs, restore, standing, supervising, tenure
 from spotrun.runtime.coming import Wish
 from spotrun.runtime.forecast import Forecast
+from spotrun.runtime.paths import Paths
 from spotrun.runtime.standing import Standing
 from tests.cli.conftest import TALK, Cli, Said
 from tests.fakes.engine import Ended
 from tests.fakes.host import FakeHost
 from tests.fakes.living import COMMAND, IMAGE, JOB, Living, is_live, living, supervised, until
-from tests.fakes.partitions import World
+from tests.fakes.partitions import Fate, Passage, World
 
 _GOLDEN = Path(__file__).parent / "golden"
 _LINES = (LogLine("stdout", b"out\n"), LogLine("stderr", b"err\n"))
@@ -423,6 +424,85 @@ def test_job_that_leaves_while_it_is_attached_to_ends_with_85(run: Run, here: Li
         f"spotrun: job {JOB!r} is stored as {here.record.parent}: `spotrun restore {JOB}` goes on"
         " with it"
     )
+
+
+@pytest.fixture
+def foretell(here: Living, monkeypatch: pytest.MonkeyPatch) -> Callable[[float, int], None]:
+    """Give a function that says so as the supervisor does, and waits until that is heard."""
+    monkeypatch.setattr(outlook, "_PAUSE", 0.01)
+    looks: list[object] = []
+
+    def noted(paths: Paths, job: str) -> Standing | None:
+        looks.append(job)
+        return read(paths, job)
+
+    read = standing.read
+    monkeypatch.setattr(standing, "read", noted)
+
+    def say(seconds: float, basis: int = 3) -> None:
+        forecast = Forecast(seconds, 5.0, basis)
+        standing.write(here.host.paths, JOB, replace(_STANDING, forecast=forecast))
+        seen = len(looks)
+        until(lambda: len(looks) > seen + 1)
+
+    return say
+
+
+_FITS = "spotrun: a last snapshot fits in 120 s: yes, 41 s"
+_FITS_NOT = "spotrun: a last snapshot fits in 120 s: no, 253 s; files only would, 10 s"
+
+
+@pytest.mark.usefixtures("saved")
+def test_snapshot_that_would_not_fit_is_told_while_one_stays(
+    run: Run, here: Living, foretell: Callable[[float], None]
+) -> None:
+    """At once, when it fits again, and when it does not any more; each once."""
+
+    def foretold() -> None:
+        until(_is_stayed_with)
+        for seconds in (200, 200, 30, 30, 200):
+            foretell(seconds)
+        here.engine.end(JOB, 0)
+
+    with _beside(here, foretold):
+        said = run()
+    assert said.err.splitlines()[1:] == [_FITS_NOT, _FITS, _FITS_NOT]
+
+
+def test_of_a_job_that_begins_nothing_is_foretold_but_what_is_known(
+    run: Run, here: Living, foretell: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There is no snapshot yet, by which it could be told."""
+    command = here.engine.command
+
+    def commanded(words: Sequence[str], **how: Any) -> int:  # noqa: ANN401 # any argument
+        for seconds, basis in ((200, 0), (30, 1), (200, 2)):
+            foretell(seconds, basis)
+        return command(words, **how)
+
+    monkeypatch.setattr(here.engine, "command", commanded)
+    assert run(command=TALK).err.splitlines() == [_FITS_NOT]
+
+
+@pytest.mark.usefixtures("saved")
+@pytest.mark.parametrize("options", ["-d", "-it"])
+def test_snapshot_that_would_not_fit_is_told_before_one_goes_or_has_no_terminal(
+    run: Run, options: str
+) -> None:
+    """By what the last snapshots took; the time of grace is what there is to be."""
+    told = run(options, "--grace=1s").err.splitlines()
+    assert len(told) == 2
+    assert told[1].startswith("spotrun: a last snapshot fits in 1 s: no, ")
+    assert run(options).err.splitlines() == [f"spotrun: job {JOB!r} is here, and looked after"]
+
+
+def test_supervisor_is_believed_without_asking_the_store(run: Run, here: Living) -> None:
+    """Which may be down, while a job that is here is only to be left alone."""
+    run("-d")
+    standing.write(here.host.paths, JOB, replace(_STANDING, forecast=Forecast(200.0, 5.0, 3)))
+    here.network.passages.append(Passage(Fate.LOST))
+    assert run("-d").err.splitlines()[1:] == [_FITS_NOT]
+    assert here.network.passages
 
 
 @pytest.mark.usefixtures("saved")

@@ -13,12 +13,14 @@ _SILENT = ("true",)
 _DIE = ("sh", "-c", "kill -TERM $$")
 _ABSENT = ("spotrun-no-such-program", "--flag")
 _COUNT = ("wc", "-c")
+_SLOW = ("sh", "-c", "echo out; exec sleep 0.5")
 _SCRIPT = {
     _TALK: Completed(3, "out\n", "err\n"),
     _SILENT: Completed(0),
     _DIE: Completed(-signal.SIGTERM),
     _ABSENT: Completed(127, stderr="spotrun-no-such-program: No such file or directory"),
     _COUNT: Completed(0, "4\n"),
+    _SLOW: Completed(0, "out\n"),
 }
 _EACH = pytest.mark.parametrize(
     "runner", [SystemRunner(), ScriptedRunner(_SCRIPT)], ids=lambda it: type(it).__name__
@@ -61,6 +63,15 @@ def test_pipe_returns_both_ends(runner: Runner) -> None:
     produced, consumed = runner.pipe(_TALK, _COUNT)
     assert (produced.status, produced.stderr) == (3, "err\n")
     assert (consumed.status, consumed.stdout) == (0, "4\n")
+
+
+@_EACH
+def test_pipe_tells_what_has_been_written(runner: Runner) -> None:
+    """While it goes on, and no other bytes than the producer's."""
+    told: list[int] = []
+    runner.pipe(_SLOW, _COUNT, told.append)
+    assert told[-1] == 4
+    assert set(told) <= {0, 4}
 
 
 @_EACH

@@ -140,6 +140,20 @@ def test_notice_while_a_snapshot_is_made_is_met(hosts: Hosts) -> None:
         assert snapshots(host, store)
 
 
+def test_snapshot_by_the_way_gives_way_to_the_job_s_user(hosts: Hosts) -> None:
+    """`stop` does not wait for an upload that takes long, nor does `rm`, which leaves nothing."""
+    (host,) = hosts(1)
+    with served(host) as store:
+        spot = Spot(store, "busybox", COUNT, "--every=1s", "--upload-limit=20k")
+        saving = "checkpoint --leave-running"
+        for ending in (["stop", "-t", "1"], ["rm", "--force", "--snapshots"]):
+            assert spot.run(host).returncode == 0
+            until(lambda: saving in host.run(["ps", "ax", "-o", "args"]).stdout, seconds=60)
+            host.run(["spotrun", *ending, "train"], timeout=20)
+            until(lambda: "supervise" not in host.run(["ps", "ax", "-o", "args"]).stdout)
+        assert snapshots(host, store) == []
+
+
 def test_notice_that_is_far_is_followed_only_if_it_stands(hosts: Hosts) -> None:
     """A snapshot is made at once; the job runs on, also when it is called off."""
     (host,) = hosts(1)

@@ -12,13 +12,16 @@ class Listener:
         self.begun: list[str] = []
         self.ended: list[PhaseRecord] = []
         self.notes: list[str] = []
+        self.told: list[tuple[str, Progress]] = []
+        """How far each phase had come."""
 
     def begin(self, phase: str) -> None:
         """Take note that a phase begins."""
         self.begun.append(phase)
 
     def progress(self, progress: Progress) -> None:
-        """Forget it."""
+        """Take note how far the last phase has come."""
+        self.told.append((self.begun[-1] if self.begun else "", progress))
 
     def end(self, record: PhaseRecord) -> None:
         """Take note that a phase is done."""

@@ -40,9 +40,17 @@ class ScriptedRunner:
         status = self._answer(argv).status
         return status if status >= 0 else 128 - status
 
-    def pipe(self, producer: Sequence[str], consumer: Sequence[str]) -> tuple[Completed, Completed]:
+    def pipe(
+        self,
+        producer: Sequence[str],
+        consumer: Sequence[str],
+        tell: Callable[[int], None] | None = None,
+    ) -> tuple[Completed, Completed]:
         """Return the scripted answers of both."""
-        return self._answer(producer), self._answer(consumer)
+        produced = self._answer(producer)
+        if tell:
+            tell(len(produced.stdout))
+        return produced, self._answer(consumer)
 
     def spawn(self, argv: Sequence[str], *, log: Path) -> int:  # noqa: ARG002
         """Start nothing; return a pid that no process has."""

@@ -91,6 +91,24 @@ def test_events_are_read_in_their_order(backend: Backend) -> None:
     assert ledger.events(store, "other") == []
 
 
+def test_newest_events_are_read_alone(backend: Backend) -> None:
+    """No other one is asked for."""
+    store = plain(backend)
+    _recorded(store, _LIFE)
+    assert list(ledger.read(store, _JOB, 2).events) == _LIFE[-2:]
+    assert list(ledger.read(store, _JOB, 99).events) == _LIFE
+
+
+def test_jobs_that_were_heard_of_last_come_first(backend: Backend) -> None:
+    """Whatever their names are, and however much is told of them."""
+    store = plain(backend)
+    _recorded(store, _LIFE)
+    _recorded(store, [_event("started", 2000)], "a")
+    _recorded(store, [_event("started", 500), _event("ended", 600)], "z")
+    assert ledger.lately(store) == ["a", _JOB, "z"]
+    assert ledger.lately(plain()) == []
+
+
 def test_all_that_is_said_is_kept(backend: Backend) -> None:
     """Each field of it."""
     said = Event(

@@ -1,7 +1,8 @@
 """A prune removes what the policy does not keep and nobody needs, and nothing else."""
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -9,7 +10,8 @@ from random import Random
 
 import pytest
 
-from spotrun.images import imagebox
+from spotrun.images import imagebox, meter
+from spotrun.images import prune as prune_module
 from spotrun.images.backends import open_backend
 from spotrun.images.backends.base import Data
 from spotrun.images.backends.memory import MemoryBackend
@@ -17,11 +19,12 @@ from spotrun.images.care import Policy
 from spotrun.images.errors import SnapshotDamaged, SnapshotNotFound, StoreUnavailable
 from spotrun.images.holds import LIFE, Hold, Purpose
 from spotrun.images.manifest import Manifest
+from spotrun.images.meter import Progress
 from spotrun.images.prune import InTheWay, Pruned, prune
 from spotrun.images.retention import Reason
 from spotrun.images.runspec import ImageRef
 from spotrun.images.seal import Plain
-from spotrun.images.store import Store, file_sizes
+from spotrun.images.store import Store, Tell, file_sizes
 from spotrun.images.verify import verify
 from tests.fakes.seaweed import Bucket
 from tests.fakes.snapshots import IMAGE, NOW, manifest
@@ -123,6 +126,49 @@ def test_what_the_policy_does_not_keep_goes_with_its_packs(store: Store, tmp_pat
     assert (done.packs_left, done.in_the_way) == (len(objects(store, "packs/")), ())
     assert _fetched(store, kept, tmp_path) == {"2.0": _B, "2.1": _C}
     _assert_tidy(store)
+
+
+def test_progress_is_told_step_by_step(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In bytes: of manifests that are read, of snapshots and of packs that are deleted."""
+    monkeypatch.setattr(meter, "_INTERVAL", 0.0)
+    monkeypatch.setattr(prune_module, "_BATCH", 2)
+    for number in range(5):
+        _push(store, tmp_path, number, _RANDOM.randbytes(80_000))
+    snapshots = objects(store, "snapshots/")
+    told: dict[str, list[Progress]] = {}
+
+    @contextmanager
+    def step(name: str) -> Iterator[Tell]:
+        told[name] = []
+        yield told[name].append
+
+    done = prune(store, Policy(last=2), host="host", step=step)
+    gone = sum(len(raw) for key, raw in snapshots.items() if key not in objects(store))
+    totals = {
+        "look": sum(map(len, snapshots.values())),
+        "delete snapshots": gone,
+        "delete packs": done.bytes,
+    }
+    assert {name: (them[-1].done, them[-1].total) for name, them in told.items()} == {
+        name: (total, total) for name, total in totals.items()
+    }
+    assert [len(them) for them in told.values()] == [5, 2, 2]
+    assert all(it.moved == it.done for them in told.values() for it in them)
+
+
+def test_dry_run_has_one_step(store: Store, tmp_path: Path) -> None:
+    """It deletes nothing."""
+    _push(store, tmp_path, 1, _A)
+    steps: list[str] = []
+
+    def step(name: str) -> AbstractContextManager[None]:
+        steps.append(name)
+        return nullcontext()
+
+    prune(store, Policy(last=1), host="host", dry_run=True, step=step)
+    assert steps == ["look"]
 
 
 def test_pack_of_which_a_kept_snapshot_needs_anything_stays(store: Store, tmp_path: Path) -> None:

@@ -7,9 +7,12 @@ import pytest
 
 from spotrun.images import ledger
 from spotrun.images.address import Address
+from spotrun.images.care import Care
 from spotrun.images.ledger import Event
 from spotrun.images.manifest import Kind, Manifest, PhaseRecord
 from spotrun.runtime import chronicle
+from spotrun.runtime.host import Host
+from spotrun.runtime.past import Past
 from tests.fakes.living import JOB, Living
 from tests.fakes.snapshots import manifest
 
@@ -115,6 +118,65 @@ def test_names_of_phases_are_those_of_a_capture(here: Living) -> None:
     assert chronicle.behind(running) > 0
     assert 0 < chronicle.frozen(last) < sum(it.seconds for it in last.phases)
     assert chronicle.behind(last) == 0
+
+
+def _life(begin: int, end: int, kind: ledger.Kind = "lost") -> list[Event]:
+    """Return the events of a run at these hours of one day."""
+    at = "2026-12-01T{:02}:00:00Z"
+    first = Event(at=at.format(begin), host="host-a", epoch=1, kind="started")
+    return [first, replace(first, at=at.format(end), kind=kind)]
+
+
+def test_interruptions_of_the_stores_other_jobs_count(here: Living) -> None:
+    """As the job's own: it is on hosts like theirs."""
+    for job, events in {
+        JOB: _life(10, 12),
+        "other": _life(10, 13),
+        "third": _life(10, 15, "ended"),
+    }.items():
+        for event in events:
+            ledger.record(here.elsewhere, job, event)
+    known = pytest.approx((2 + 3 + 5 + 4) * 3600 / 3)
+    assert chronicle.mtbf(here.host, JOB, here.address) == known
+
+
+def test_no_more_is_read_than_tells_of_late(here: Living, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the jobs that were heard of last, their last events; of the own one, more."""
+    monkeypatch.setattr(chronicle, "_OTHERS", 2)
+    monkeypatch.setattr(chronicle, "_THEIRS", 3)
+    for number in range(5):
+        for hour in range(number, 10 + number):
+            for event in _life(hour, hour):
+                ledger.record(here.elsewhere, f"job-{number}" if number else JOB, event)
+    get, read = here.network.get, []
+
+    def noted(key: str) -> bytes:
+        read.append(key.split("/"))
+        return get(key)
+
+    monkeypatch.setattr(here.network, "get", noted)
+    chronicle.mtbf(here.host, JOB, here.address)
+    jobs = [parts[1] for parts in read if parts[0] == "history"]
+    assert {job: jobs.count(job) for job in jobs} == {JOB: 20, "job-4": 3, "job-3": 3}
+
+
+def test_interval_that_its_user_has_chosen_asks_no_history(
+    here: Living, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else it is asked once."""
+    asked: list[str] = []
+
+    def told(_: Host, job: str, __: Address) -> float:
+        asked.append(job)
+        return 3600.0
+
+    monkeypatch.setattr(chronicle, "mtbf", told)
+    taken = here.take()
+    assert Past(here.host, taken, Care(every="10m")).interval() == 600
+    assert asked == []
+    past = Past(here.host, taken, Care())
+    assert past.interval() == past.interval()
+    assert asked == [JOB]
 
 
 def test_interruptions_are_counted_from_the_history(here: Living) -> None:

@@ -2,11 +2,13 @@
 
 import os
 import socket
+import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from itertools import chain, repeat
 from pathlib import Path
 from time import monotonic
 from typing import NoReturn
@@ -18,8 +20,11 @@ from spotrun.images.logfile import LogLine
 from spotrun.images.process import Completed, SystemRunner
 from spotrun.runtime import probe
 from spotrun.runtime.engine import Container
+from spotrun.runtime.processes import Thread
 from tests.fakes.engine import Ended
 from tests.fakes.host import FakeHost, fake_host
+from tests.fakes.living import until
+from tests.fakes.oci import Processes
 
 _EPOCH = datetime(2026, 12, 1, tzinfo=UTC)
 _LATER = datetime.now(UTC) + timedelta(days=1)
@@ -30,6 +35,8 @@ _LINES = (LogLine("stdout", b"epoch 1 done\n"), LogLine("stderr", b"caf\xc3\xa9 
 def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeHost:
     """Give a host where nobody is patient, with a container that has said something."""
     monkeypatch.setattr(probe, "_PATIENCE", 0.2)
+    monkeypatch.setattr(probe, "_MOMENT", 0.5)
+    monkeypatch.setattr(probe, "_GLANCE", 0.02)
     monkeypatch.setattr(probe, "_PAUSE", 0.01)
     fake = fake_host(tmp_path, script={}, programs={("talk",): Ended(_LINES)})
     image = fake.engine.add_image("busybox", b"layer").name
@@ -49,6 +56,87 @@ def job(fake: FakeHost) -> Container:
 def _listening() -> Iterator[int]:
     with socket.create_server(("127.0.0.1", 0)) as server:
         yield server.getsockname()[1]
+
+
+_SLEEP = ("sleep", "100")
+_SPIN = ("sh", "-c", "while :; do :; done")
+_STOP = ("sh", "-c", "kill -STOP $$")
+_THREAD = (sys.executable, "-c", """
+import ctypes, threading, time
+threading.Thread(target=time.sleep, args=(100,)).start()
+ctypes.CDLL(None).pthread_exit(None)
+""")  # fmt: skip
+"""Its first thread ends; the other one goes on."""
+
+
+def _state(process: subprocess.Popen[bytes]) -> str:
+    return Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[0]
+
+
+@contextmanager
+def _doing(argv: Sequence[str], state: str) -> Iterator[subprocess.Popen[bytes]]:
+    """Have a process that does something, and wait until it does."""
+    with subprocess.Popen(argv) as process:
+        try:
+            until(lambda: _state(process) == state)
+            yield process
+        finally:
+            process.kill()
+
+
+def _has(fake: FakeHost, job: Container, *pids: int) -> None:
+    fake.oci.containers[job.id] = Processes(pids=[*pids])
+
+
+@pytest.mark.parametrize(
+    ("argv", "state"),
+    [(_SLEEP, "S"), (_SPIN, "R"), (_THREAD, "Z")],
+    ids=["sleeps", "computes", "first thread ended"],
+)
+def test_job_that_waits_or_runs_lives(
+    fake: FakeHost, job: Container, argv: tuple[str, ...], state: str
+) -> None:
+    """Whatever it is that it does."""
+    with _doing(argv, state) as process:
+        _has(fake, job, process.pid)
+        assert probe.lives(fake.host, replace(job, pid=process.pid))
+
+
+def test_job_that_is_stopped_lives_as_it_was_saved(fake: FakeHost, job: Container) -> None:
+    """Else it could be saved, and never come back."""
+    with _doing(_STOP, "T") as process:
+        _has(fake, job, process.pid)
+        assert probe.lives(fake.host, replace(job, pid=process.pid))
+
+
+def test_job_lives_as_long_as_one_of_its_processes_does(
+    fake: FakeHost, job: Container, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where the first one could run and is not seen to."""
+    _has(fake, job, job.pid, job.pid + 1)
+    found = {job.pid: {1: Thread("R", 7)}, job.pid + 1: {2: Thread("S", 0)}}
+    monkeypatch.setattr(probe, "threads", found.__getitem__)
+    assert probe.lives(fake.host, job)
+
+
+def test_job_whose_first_process_is_dead_does_not_live(fake: FakeHost, job: Container) -> None:
+    """Its others go with it, if they still can."""
+    with _doing(("true",), "Z") as first, _doing(_SLEEP, "S") as other:
+        _has(fake, job, first.pid, other.pid)
+        assert not probe.lives(fake.host, replace(job, pid=first.pid))
+        first.wait()
+        assert not probe.lives(fake.host, replace(job, pid=first.pid))
+
+
+def test_job_that_could_run_and_never_does_does_not_live(
+    fake: FakeHost, job: Container, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is looked at again and again, for its host may be busy."""
+    ticks = chain([7, 7, 7], repeat(8))
+    _has(fake, job)
+    monkeypatch.setattr(probe, "threads", lambda _: {1: Thread("R", next(ticks))})
+    assert probe.lives(fake.host, job)
+    assert not probe.lives(fake.host, job)
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,10 @@ _YES = json.dumps({"status": "success", "data": {"running": True}, "errors": []}
 Script = Mapping[tuple[str, ...], Completed]
 
 
+def _told(written: int) -> None:
+    """Take no note of what is written."""
+
+
 class AnyCommand(ScriptedRunner):
     """Answers every command line alike, but those of its script."""
 
@@ -121,7 +125,7 @@ def test_host_that_does_not_answer_is_unreachable(done: Completed, reason: str) 
     remote = Remote(AnyCommand(done), _URL)
     calls: list[Callable[[], object]] = [
         lambda: remote.call("ps"),
-        lambda: remote.send(_PACK, "peer", "take"),
+        lambda: remote.send(_PACK, "peer", "take", tell=_told),
     ]
     for call in calls:
         with pytest.raises(TargetUnreachable) as failed:
@@ -142,12 +146,13 @@ def test_failed_producer_is_not_taken_for_success() -> None:
     torn: Script = {_PACK: Completed(2, stderr="tar: ./x: Input/output error\n")}
     remote = Remote(AnyCommand(Completed(0, _YES), torn), _URL)
     with pytest.raises(TargetUnreachable, match=r"sending failed: tar: \./x: Input/output error$"):
-        remote.send(_PACK, "peer", "take")
+        remote.send(_PACK, "peer", "take", tell=_told)
 
 
 def test_refusal_by_the_other_host_comes_before_the_torn_stream() -> None:
     """It is why the stream tore."""
     said = json.dumps({"status": "error", "data": None, "errors": [{"message": "disk full"}]})
     torn: Script = {_PACK: Completed(-13)}
-    answer = Remote(AnyCommand(Completed(125, said), torn), _URL).send(_PACK, "peer", "take")
+    remote = Remote(AnyCommand(Completed(125, said), torn), _URL)
+    answer = remote.send(_PACK, "peer", "take", tell=_told)
     assert answer.reason == "disk full"

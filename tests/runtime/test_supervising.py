@@ -1,14 +1,23 @@
 """A job that is brought up has one supervisor, and nobody else brings it up meanwhile."""
 
+import os
+import signal
+import subprocess
+import sys
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from time import monotonic
 
 import pytest
 
 from spotrun.images import lease
 from spotrun.images.errors import HostUnfit, JobBusy, JobNotFound
-from spotrun.runtime import standing, supervising, tenure
+from spotrun.runtime import commands, standing, supervising, tenure
+from spotrun.runtime.commands import Line
 from spotrun.runtime.forecast import Forecast
+from spotrun.runtime.locks import Need
 from spotrun.runtime.standing import Standing
 from spotrun.runtime.supervising import Row
 from tests.fakes.living import JOB, Living, supervised, until
@@ -181,3 +190,46 @@ def test_jobs_that_are_looked_after_are_told_of(here: Living) -> None:
     assert supervising.jobs_here(here.host.paths) == []
     with pytest.raises(JobNotFound):
         supervising.rows(here.host, [JOB])
+
+
+_HOLDER = """
+import fcntl, json, os, sys, time
+fd = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT)
+fcntl.flock(fd, fcntl.LOCK_EX)
+os.pwrite(fd, json.dumps({"pid": os.getpid()}).encode(), 0)
+print(flush=True)
+time.sleep(float(sys.argv[2]))
+"""
+
+
+@contextmanager
+def _saving(here: Living, supervisor: int, seconds: float) -> Iterator[subprocess.Popen[bytes]]:
+    """Have a snapshot of the job be made by a child of ours, and that supervisor look after it."""
+    lock = str(here.host.paths.locks / f"{JOB}.lock")
+    argv = [sys.executable, "-c", _HOLDER, lock, str(seconds)]
+    with supervised(here), subprocess.Popen(argv, stdout=subprocess.PIPE) as child:
+        here.begin(epoch=_launch(here))
+        standing.write(here.host.paths, JOB, replace(_STANDING, pid=supervisor))
+        assert child.stdout
+        child.stdout.readline()
+        yield child
+
+
+@pytest.mark.parametrize("verb", ["stop", "kill", "rm"])
+def test_snapshot_that_is_made_by_the_way_gives_way_to_the_job_s_user(
+    here: Living, verb: str
+) -> None:
+    """It is taken back, and nobody has to wait for its upload."""
+    with _saving(here, os.getpid(), 60) as child:
+        if verb == "rm":
+            commands.remove(here.host, JOB, ["--force"], snapshots=False)
+        else:
+            commands.pass_on(here.host, Line(verb, (), [JOB]), Need.HELD)
+        assert child.wait(10) == -signal.SIGTERM
+
+
+def test_last_snapshot_is_waited_for(here: Living) -> None:
+    """The supervisor makes it itself, because the host will go."""
+    with _saving(here, os.getpid() + 1, 0.5) as child:
+        commands.pass_on(here.host, Line("stop", (), [JOB]), Need.HELD)
+        assert child.wait(10) == 0

@@ -246,6 +246,7 @@ def test_grace_of_the_user_counts_where_nobody_says_how_long(job: _Supervised) -
         _first(job)
         job.signals.receive(signal.SIGTERM, None)
         assert running.status == ExitCode.PREEMPTED
+    assert any(it.startswith("fits in 1 s: no, ") for it in job.here.listener.notes)
     assert len(job.snapshots) == 1
     assert (job.here.record.place, job.here.record.parent) == (Place.STORED, job.snapshots[0])
 
