@@ -10,7 +10,7 @@ from spotrun.cli.output import Output
 from spotrun.cli.owned import ALL, COMING_BACK, FLAGS
 from spotrun.cli.result import Result
 from spotrun.images.address import Address
-from spotrun.images.errors import ExitCode, UsageError
+from spotrun.images.errors import ExitCode, Terminated, UsageError
 from spotrun.images.runspec import RunSpec
 from spotrun.runtime import engines, grammar, jobs, launcher
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from spotrun.runtime.host import Host
 
 VERBS: Final = ("run", "create")
+ABOUT_TO_GO: Final = "this host is about to go: start the job elsewhere"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,14 +47,24 @@ def launch(arguments: list[str], verb: str, told: Output) -> Result:
     given = Given(verb, grammar.part(spec, ALL), own, store)
     if told.json and given.attached:
         raise UsageError(message="--format json needs --detach: the output is the container's")
-    host = opened(told)
-    if "--engine" in own:
-        host = host.on(engines.choose(own["--engine"]))
-    if COMING_BACK & own.keys():
-        from spotrun.cli import tended
+    comes_back = bool(COMING_BACK & own.keys())
+    try:
+        host = opened(told)
+        if "--engine" in own:
+            host = host.on(engines.choose(own["--engine"]))
+        return _tended(host, given, told) if comes_back else _once(host, given, told)
+    except Terminated:
+        if not comes_back:
+            raise
+        told.note(ABOUT_TO_GO)
+        return Result(None, exit_code=ExitCode.PREEMPTED)
 
-        return tended.launch(host, given, told)
-    return _once(host, given, told)
+
+def _tended(host: "Host", given: Given, told: Output) -> Result:
+    """Import what only jobs that come back need."""
+    from spotrun.cli import tended
+
+    return tended.launch(host, given, told)
 
 
 def _once(host: "Host", given: Given, told: Output) -> Result:

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Final
 
 from spotrun.cli import wishes
-from spotrun.cli.launching import Given
+from spotrun.cli.launching import ABOUT_TO_GO, Given
 from spotrun.cli.outlook import Outlook
 from spotrun.cli.output import Output
 from spotrun.cli.result import Result
@@ -57,7 +57,7 @@ class _Launch:
         try:
             came = coming.come(self._host, self._wish, self._begin, self._told)
         except Terminated:
-            self._told.note("this host is about to go: start the job elsewhere")
+            self._told.note(ABOUT_TO_GO)
             return self._result(Came(None), ExitCode.PREEMPTED)
         self._say(came)
         if came.exit_code is not None:

@@ -9,6 +9,7 @@
     |  |  `- JobMoved               it is on another host
     |  |- JobBusy                   another spotrun works on the job
     |  |- Unsettled                 what an earlier one left could not be set right yet
+    |  |- StateDamaged              a file of spotrun's own makes no sense
     |  |- NameTaken                 a container that must stay has the job's name
     |  |- NotCapturable
     |  |- SnapshotNotFound
@@ -128,6 +129,13 @@ class Unsettled(Refused):
 
     template = "an interrupted {verb} of job {job!r} is not settled yet"
     hint = "every spotrun command tries, and says what is in its way: see `spotrun ps`"
+
+
+class StateDamaged(Refused):
+    """A file in which spotrun keeps what it knows of a job makes no sense."""
+
+    template = "{file} cannot be read: {reason}"
+    hint = "if its job is not needed here any more, remove the file"
 
 
 class NameTaken(Refused):

@@ -59,16 +59,18 @@ def checkpoint(
     leave_running: bool,
     store: Address | None,
     kind: Kind = Kind.LIVE,
+    last: bool = False,
     observer: Observer,
 ) -> CaptureState:
     """Save a running job; unless left running it is ended once the snapshot is committed.
 
-    Only files are saved where it ends and there is no time for more.
+    Only files are saved where it ends and there is no time for more. The `last` one is kept on this
+    host if its store is full.
     """
     host = host.of(job)
     with locks.hold(host.paths.locks, job, "checkpoint", host.clock.now(), wait=False) as lock:
         state = begin(host, job, store=store, left_running=leave_running)
-        state.kind = kind
+        state.kind, state.last = kind, last
         how = LEAVE_RUNNING if leave_running else STOP if kind is Kind.LIVE else STOP_FILES
         with transaction.failing_as(lambda error: failed(job, error)):
             transaction.run(Session(host, lock, observer), how, state)

@@ -27,6 +27,8 @@ class CaptureState(State):
     snapshot: str
     store: Address
     left_running: bool
+    last: bool = False
+    """This host is about to go."""
     handover: bool = False
     kind: Kind = Kind.LIVE
     care: Care | None = None

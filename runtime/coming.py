@@ -21,6 +21,7 @@ from spotrun.images.errors import (
     SnapshotNotFound,
     SpotrunError,
     StoreUnavailable,
+    UsageError,
 )
 from spotrun.images.manifest import Kind, Manifest
 from spotrun.images.store import Store
@@ -74,9 +75,12 @@ class Came:
 def come(host: Host, wish: Wish, begin: Callable[[int], int], observer: Observer) -> Came:
     """Let a job run here and have it looked after; `begin` starts it anew, at an epoch."""
     if supervising.supervised(host.paths, wish.job) and _runs(host, wish.job):
+        _refuse_another_store(host, wish)
         return Came(None)
     store = host.store(wish.store, make=True)
     stopped = fence.left(host.paths, wish.job) <= 0
+    if stopped:
+        _halt(host.of(wish.job), wish.job)
     newest, ours = _newest(store, wish.job), tenure.epoch_here(host, wish.job, wish.store)
     try:
         with supervising.launching(
@@ -99,9 +103,26 @@ def come(host: Host, wish: Wish, begin: Callable[[int], int], observer: Observer
 def _runs(host: Host, job: str) -> bool:
     """Tell whether the job has processes here, and is not about to have others."""
     record, found = jobs.load(host.paths, job), host.of(job).container(job)
-    if record is None or record.place is not jobs.Place.HERE or found is None:
+    if record is None or record.place is not jobs.Place.HERE or found is None or found.job != job:
         return False
     return found.running and not supervising.launched(host.paths, job)
+
+
+def _refuse_another_store(host: Host, wish: Wish) -> None:
+    """Raise UsageError if the job, which runs here, has its snapshots elsewhere."""
+    record = jobs.load(host.paths, wish.job)
+    if record and record.store.url != wish.store.url:
+        raise UsageError(
+            message=f"job {wish.job!r} runs here, and its snapshots go to {record.store.url}"
+        )
+
+
+def _halt(host: Host, job: str) -> None:
+    """Freeze what nobody has frozen whose lease is over: those who look after it were killed."""
+    found = host.container(job)
+    if found and found.job == job and host.oci.status(found.id) == "running":
+        host.oci.freeze(found.id)
+        fence.mark(host.paths, job)
 
 
 def _newest(store: Store, job: str) -> Manifest | None:
@@ -118,7 +139,7 @@ def _is_here(host: Host, wish: Wish, taken: Tenure, before: int | None, *, thaw:
     """
     host, record = host.of(wish.job), jobs.load(host.paths, wish.job)
     found = host.container(wish.job) if record and record.place is jobs.Place.HERE else None
-    if record is None or found is None or not found.running:
+    if record is None or found is None or found.job != wish.job or not found.running:
         return False
     last = record.epoch if before is None else before
     if taken.epoch != last + 1:  # another host has had it since: what runs here is past

@@ -64,6 +64,11 @@ class Container:
         return self.status in {"running", "paused"}
 
     @property
+    def begun(self) -> bool:
+        """Tell whether it runs or has run: one that was only made has an exit code, too."""
+        return self.status not in {"created", "configured", "initialized"}
+
+    @property
     def finished(self) -> bool:
         """Tell whether it has come to a good end; what it has left may be all that was wanted."""
         return self.status in {"exited", "stopped"} and self.exit_code == 0

@@ -48,12 +48,17 @@ def marked(paths: Paths, job: str) -> bool:
 
 
 def left(paths: Paths, job: str) -> float:
-    """Return the seconds until the job must be frozen; a job without a lease has no end."""
+    """Return the seconds until the job must be frozen; a job without a lease has no end.
+
+    One with a lease must be at once where nothing says until when.
+    """
     try:
         raw = (paths.fences / job).read_bytes()
     except FileNotFoundError:
-        return math.inf
-    return _TIME.unpack(raw)[0] - MARGIN - boot_time() if len(raw) == _TIME.size else math.inf
+        raw = b""
+    if len(raw) == _TIME.size:
+        return float(_TIME.unpack(raw)[0]) - MARGIN - boot_time()
+    return -math.inf if (paths.leases / f"{job}.json").exists() else math.inf
 
 
 def remove(paths: Paths, job: str) -> None:

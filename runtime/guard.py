@@ -18,7 +18,7 @@ from types import FrameType
 from typing import Final
 
 from spotrun.hooks.notices import file
-from spotrun.images.errors import JobBusy, SpotrunError
+from spotrun.images.errors import JobBusy
 from spotrun.runtime import fence, locks, standing
 from spotrun.runtime.host import Host
 
@@ -69,42 +69,50 @@ class _Watch:
 
     def __init__(self, host: Host, job: str) -> None:
         self._host, self._job = host, job
+        self._there: tuple[Host, str] | None = None
+        """The job's container with its engine, as far as they are known."""
 
     def look(self) -> None:
-        """Do what the time asks for; what fails is tried again at the next look."""
-        over = fence.left(self._host.paths, self._job) <= 0
-        with suppress(SpotrunError):
-            if over:
+        """Do what the time asks for; what fails, whatever that is, is tried at the next look."""
+        with suppress(Exception):
+            self._see()
+        with suppress(Exception):
+            if fence.left(self._host.paths, self._job) <= 0:
                 self._freeze()
             elif fence.marked(self._host.paths, self._job):
                 self._thaw()
 
     def _freeze(self) -> None:
         """Freeze it whatever else is being done with it, and whoever thaws it."""
-        host = self._host.of(self._job)
-        container = self._container(host)
-        if container and host.oci.status(container) == "running":
-            fence.mark(host.paths, self._job)
+        if self._there is None or self._there[0].oci.status(self._there[1]) is None:
+            self._there = self._asked()
+        if self._there is None:
+            return
+        host, container = self._there
+        if host.oci.status(container) == "running":
             host.oci.freeze(container)
+            fence.mark(host.paths, self._job)
 
     def _thaw(self) -> None:
         """Thaw it unless somebody works on it, who would not expect that."""
-        host = self._host.of(self._job)
-        with (
-            suppress(JobBusy),
-            locks.hold(host.paths.locks, self._job, "thaw", host.clock.now(), wait=False),
-        ):
-            if container := self._container(host):
-                host.oci.thaw(container)
-            fence.unmark(host.paths, self._job)
+        paths, now = self._host.paths, self._host.clock.now()
+        with suppress(JobBusy), locks.hold(paths.locks, self._job, "thaw", now, wait=False):
+            there = self._there or self._asked()
+            if there:
+                there[0].oci.thaw(there[1])
+            fence.unmark(paths, self._job)
 
-    def _container(self, host: Host) -> str | None:
-        """Return what the supervisor has seen; an engine that is asked may be silent for long."""
-        said = standing.read(host.paths, self._job)
+    def _see(self) -> None:
+        """Note what the supervisor has seen, as long as it can be told."""
+        said = standing.read(self._host.paths, self._job)
         if said and said.container:
-            return said.container
+            self._there = self._host.of(self._job), said.container
+
+    def _asked(self) -> tuple[Host, str] | None:
+        """Ask the engine, which may be silent for long."""
+        host = self._host.of(self._job)
         found = host.container(self._job)
-        return found.id if found else None
+        return (host, found.id) if found and found.job == self._job else None
 
 
 def _fork(supervise: Callable[[], int], watch: _Watch) -> int:

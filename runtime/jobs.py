@@ -1,6 +1,7 @@
 """What this host knows of its jobs beside what the engine and the store know."""
 
 import json
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from pathlib import Path
@@ -8,8 +9,9 @@ from pathlib import Path
 from spotrun.images.address import Address
 from spotrun.images.care import Care
 from spotrun.images.durable import write_json
-from spotrun.images.errors import JobMoved, JobNotFound, JobStored, UsageError
+from spotrun.images.errors import JobMoved, JobNotFound, JobStored, StateDamaged, UsageError
 from spotrun.images.runspec import JOB_NAME, RunSpec
+from spotrun.runtime import kept
 from spotrun.runtime.paths import Paths
 
 
@@ -52,14 +54,8 @@ def check_name(name: str) -> str:
 
 
 def load(paths: Paths, name: str) -> Job | None:
-    """Return a job's record, or None."""
-    try:
-        raw = _path(paths, name).read_bytes()
-    except FileNotFoundError:
-        return None
-    import msgspec
-
-    return msgspec.json.decode(raw, type=Job)
+    """Return a job's record, or None; StateDamaged: it cannot be read."""
+    return kept.read(_path(paths, name), Job)
 
 
 def save(paths: Paths, job: Job) -> None:
@@ -85,10 +81,12 @@ def let_go(paths: Paths, job: Job, taker: str | None = None) -> None:
 
 def has_left(paths: Paths, name: str) -> bool:
     """Tell whether a job that was here is stored or on another host."""
-    try:
+    try:  # `run` asks, for whom what `load` needs takes long to import
         found = json.loads(_path(paths, name).read_bytes())
     except FileNotFoundError:
         return False
+    except ValueError as error:
+        raise StateDamaged(file=_path(paths, name), reason=error) from error
     return bool(found["place"] != Place.HERE)
 
 
@@ -113,9 +111,13 @@ def absent(paths: Paths, name: str) -> JobNotFound:
 
 
 def all_records(paths: Paths) -> list[Job]:
-    """Return all records, by name."""
-    found = (load(paths, path.stem) for path in sorted(paths.jobs.glob("[!.]*.json")))
-    return [job for job in found if job]
+    """Return all records that can be read, by name: one job's fault is not that of others."""
+    found: list[Job] = []
+    for path in sorted(paths.jobs.glob("[!.]*.json")):
+        with suppress(StateDamaged):
+            job = load(paths, path.stem)
+            found += [job] if job else []
+    return found
 
 
 def _path(paths: Paths, name: str) -> Path:

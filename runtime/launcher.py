@@ -139,7 +139,7 @@ def _take_back(host: Host, name: str, before: jobs.Job | None, taken: Container 
         found = host.engine.find(name)
     except EngineError:  # it does not answer, and has made none
         found = None
-    if found and (taken is None or found.id != taken.id):
+    if found and found.job == name and (taken is None or found.id != taken.id):
         return
     if before:
         jobs.save(host.paths, before)

@@ -33,24 +33,37 @@ def leave(
     either case, unless LeaseLost is raised.
     """
     _unpause(host, job)
+    kept = None
     for kind in (Kind.LIVE, Kind.FILES):
+        if kept:  # nothing less is to take its place
+            break
         for _ in range(_TRIES):
             if kind not in _KINDS[forecast.choose(foretold, deadline - monotonic())]:
                 break
             try:
-                return capture.checkpoint(
-                    host, job, leave_running=False, store=None, kind=kind, observer=observer
+                state = capture.checkpoint(
+                    host,
+                    job,
+                    leave_running=False,
+                    store=None,
+                    kind=kind,
+                    last=True,
+                    observer=observer,
                 )
             except LeaseLost:
                 raise
             except Unsent as error:
                 observer.note(str(error))
+                kept = str(error.fields["snapshot"])
+                unsent.drop(host, job, but=kept)
                 if not _answers(host, job, deadline - foretold.files_seconds):
                     break
-                unsent.drop(host, job)  # the job has gone on, and the next one follows it
             except SpotrunError as error:  # it may pass
                 observer.note(str(error))
                 sleep(_AGAIN)
+            else:
+                unsent.drop(host, job)  # this one is newer
+                return state
     now = host.clock.now()
     with locks.hold(host.paths.locks, job, "leave", now, wait=True):
         drop(host, job)

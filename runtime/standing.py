@@ -7,6 +7,7 @@ from pathlib import Path
 import msgspec
 
 from spotrun.images.durable import write_json
+from spotrun.runtime import kept
 from spotrun.runtime.forecast import Forecast
 from spotrun.runtime.paths import Paths
 
@@ -40,10 +41,7 @@ def write(paths: Paths, job: str, standing: Standing) -> None:
 
 def read(paths: Paths, job: str) -> Standing | None:
     """Return what was said last; None: nobody looks after the job."""
-    try:
-        return msgspec.json.decode(_place(paths, job).read_bytes(), type=Standing)
-    except FileNotFoundError:
-        return None
+    return kept.read(_place(paths, job), Standing)
 
 
 def forget(paths: Paths, job: str) -> None:

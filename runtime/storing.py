@@ -40,7 +40,9 @@ def look(host: Host, state: CaptureState) -> None:
     free = store.backend.free()
     if free is not None and free < _LEAST:
         reason = f"{store} has {fitness.size(free)} free; {fitness.size(_LEAST)} must be"
-        raise NotCapturable(job=state.job, reason=reason)
+        if not state.last or state.store == host.own_store:
+            raise NotCapturable(job=state.job, reason=reason)
+        state.trouble = reason
 
 
 def begin(session: Session, state: CaptureState) -> None:

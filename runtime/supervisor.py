@@ -157,13 +157,13 @@ class Supervisor:
             launched = supervising.launched(self._host.paths, self._job)
             record = jobs.load(self._host.paths, self._job)
             try:
-                found = self._host.of(self._job).container(self._job) if record else None
+                found = self._own(self._host.of(self._job)) if record else None
             except EngineError as error:  # it tells nothing of the job
                 self._observer.note(str(error))
                 sleep(_SILENT)
                 continue
             mine = record is not None and record.epoch == self._tenure.epoch
-            if record and found and mine and (found.running or not launched):
+            if record and found and mine and (found.running or (found.begun and not launched)):
                 self._care = record.care or Care()
                 break
             if not launched:
@@ -327,7 +327,7 @@ class Supervisor:
         with locks.hold(self._host.paths.locks, self._job, "supervise", now, wait=True):
             host = self._host.of(self._job)
             try:
-                found = host.container(self._job)
+                found = self._own(host)
             except EngineError as error:  # it tells nothing of the job
                 self._observer.note(str(error))
                 self._watch_end()
@@ -342,6 +342,11 @@ class Supervisor:
         self._observer.note("the job has ended" if code is None else f"the job has ended: {code}")
         self._write("ended", reason="" if code is None else f"exit code {code}")
         return self.give_up(ended=code)
+
+    def _own(self, host: Host) -> Container | None:
+        """Return the job's container, and not one that others have given its name."""
+        found = host.container(self._job)
+        return found if found and found.job == self._job else None
 
     def _watch_end(self) -> None:
         host, found = self._host.of(self._job), self._container()
@@ -360,7 +365,7 @@ class Supervisor:
     def _container(self) -> Container | None:
         """Return the job's container, if the engine tells of one."""
         with suppress(EngineError):
-            return self._host.of(self._job).container(self._job)
+            return self._own(self._host.of(self._job))
         return None
 
     def _has_snapshot(self) -> bool:
@@ -414,7 +419,8 @@ class Supervisor:
             saved=newest.created if newest else None,
             leaving=min(self._leaving.values(), key=_when)[1].words if self._leaving else None,
         )
-        standing.write(self._host.paths, self._job, now)
+        with suppress(OSError):  # where there is no room, the job is no worse off
+            standing.write(self._host.paths, self._job, now)
 
 
 def _key(notice: Notice) -> tuple[str, str]:

@@ -19,7 +19,7 @@ from spotrun.images.durable import write_json
 from spotrun.images.errors import ExitCode, LeaseHeld, LeaseLost
 from spotrun.images.lease import Lease
 from spotrun.images.manifest import Manifest
-from spotrun.runtime import fence
+from spotrun.runtime import fence, kept
 from spotrun.runtime.host import Host
 from spotrun.runtime.jobs import check_name
 from spotrun.runtime.paths import Paths
@@ -41,10 +41,7 @@ class Tenure:
 
 def of(paths: Paths, job: str) -> Tenure | None:
     """Return what is noted; None: this host has not taken the job's lease, or has given it up."""
-    try:
-        return msgspec.json.decode(_note(paths, job).read_bytes(), type=Tenure)
-    except FileNotFoundError:
-        return None
+    return kept.read(_note(paths, job), Tenure)
 
 
 def note(paths: Paths, taken: Tenure) -> None:

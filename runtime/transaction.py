@@ -8,16 +8,26 @@ committing phase is through, done to the end.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Generic, Protocol, TypeVar
 
 import msgspec
 
 from spotrun.images.durable import sync_directory, write_atomic
-from spotrun.images.errors import Failed, LeaseLost, Refused, SpotrunError, Unfinished, Unsettled
+from spotrun.images.errors import (
+    Failed,
+    LeaseLost,
+    Refused,
+    SpotrunError,
+    StateDamaged,
+    Unfinished,
+    Unsettled,
+)
 from spotrun.images.manifest import PhaseRecord
 from spotrun.images.meter import Progress
+from spotrun.runtime import kept
 from spotrun.runtime.host import Host
 from spotrun.runtime.locks import JobLock
 
@@ -165,14 +175,18 @@ def resume(session: Session, transaction: Transaction[S], entry: Entry) -> bool:
 
 
 def entries(host: Host) -> list[Entry]:
-    """Return the journals of all unfinished transactions of this host."""
-    paths = sorted(host.paths.journal.glob("[!.]*.json"))
-    return [msgspec.json.decode(path.read_bytes(), type=Entry) for path in paths]
+    """Return the journals of all unfinished transactions of this host that can be read."""
+    found: list[Entry] = []
+    for path in sorted(host.paths.journal.glob("[!.]*.json")):
+        with suppress(StateDamaged):  # its own job is told
+            entry = kept.read(path, Entry)
+            found += [entry] if entry else []
+    return found
 
 
 def entry_of(host: Host, job: str) -> Entry | None:
-    """Return the journal of a job's unfinished transaction, if there is one."""
-    return next((entry for entry in entries(host) if entry.job == job), None)
+    """Return the journal of a job's unfinished transaction, if there is one, or StateDamaged."""
+    return kept.read(_journal(host, job), Entry)
 
 
 def _index(transaction: Transaction[S], name: str) -> int:
@@ -213,9 +227,13 @@ def _take_back(session: Session, phases: Sequence[Phase[S]], state: S) -> list[E
 def _write(host: Host, transaction: Transaction[S], phase: Phase[S], state: S) -> None:
     raw = msgspec.Raw(msgspec.json.encode(state))
     entry = Entry(transaction.verb, state.job, phase.name, raw)
-    write_atomic(host.paths.journal / f"{state.job}.json", msgspec.json.encode(entry))
+    write_atomic(_journal(host, state.job), msgspec.json.encode(entry))
 
 
 def _forget(host: Host, job: str) -> None:
-    (host.paths.journal / f"{job}.json").unlink(missing_ok=True)
+    _journal(host, job).unlink(missing_ok=True)
     sync_directory(host.paths.journal)
+
+
+def _journal(host: Host, job: str) -> Path:
+    return host.paths.journal / f"{job}.json"

@@ -75,10 +75,10 @@ def records(host: Host) -> list[Record]:
     return [msgspec.json.decode(path.read_bytes(), type=Record) for path in paths]
 
 
-def drop(host: Host, job: str) -> None:
-    """Give up what is kept of a job."""
+def drop(host: Host, job: str, *, but: str | None = None) -> None:
+    """Give up what is kept of a job, `but` for one snapshot."""
     for record in records(host):
-        if record.job == job:
+        if record.job == job and record.snapshot != but:
             _forget(host, record)
 
 

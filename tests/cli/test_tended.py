@@ -18,7 +18,7 @@ from spotrun.cli import supervise as supervise_verb
 from spotrun.images import lease, ledger
 from spotrun.images.address import Address
 from spotrun.images.care import Care, Policy
-from spotrun.images.errors import UsageError
+from spotrun.images.errors import Terminated, UsageError
 from spotrun.images.ledger import Event
 from spotrun.images.logfile import LogLine
 from spotrun.images.manifest import Kind
@@ -567,6 +567,20 @@ def test_sigterm_while_another_host_is_waited_for_ends_with_85(run: Run, here: L
     assert said.err.splitlines()[0].startswith(f"spotrun: job {JOB!r} belongs to host host-b; ")
     assert "this host is about to go: start the job elsewhere" in said.err
     assert here.engine.jobs() == []
+
+
+@pytest.mark.parametrize("verb", ["run --job=train", "run --name=train"])
+def test_sigterm_before_anything_is_done_is_85_for_jobs_that_come_back(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch, verb: str
+) -> None:
+    """A scheduler starts nothing again that ended otherwise."""
+
+    def terminated(_: object) -> None:
+        raise Terminated
+
+    monkeypatch.setattr("spotrun.cli.launching.opened", terminated)
+    said = cli(*verb.split(), IMAGE, *COMMAND)
+    assert said.status == (85 if "--job" in verb else 130)
 
 
 def test_slurm_is_told_that_a_job_has_left(

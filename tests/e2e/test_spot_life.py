@@ -22,6 +22,7 @@ from tests.e2e.spot import (
     until,
 )
 from tests.lab.host import Engine, Host
+from tests.lab.images import name
 
 pytestmark = pytest.mark.lab
 
@@ -333,6 +334,23 @@ def test_files_alone_are_the_next_rung(hosts: Hosts) -> None:
         told = history(b, store)[-1]
         assert (told["kind"], told["rung"]) == ("restored", "files")
         assert "live from" in told["reason"]
+
+
+def test_job_that_never_ran_has_not_come_to_its_end(hosts: Hosts) -> None:
+    """Not by a command that is not there, nor by a container of others that has its name."""
+    a, b = hosts(2)
+    with served(a, b) as store:
+        wrong = Spot(store, "busybox", ("/nothere",))
+        for host in (a, b):
+            assert wrong.run(host).returncode == 127
+        until(lambda: "supervise" not in b.run(["ps", "ax", "-o", "args"]).stdout)
+        right = Spot(store, "busybox", COUNT, job="other")
+        for verb in ("create", "run -d"):
+            a.run(["podman", *verb.split(), "--name=other", name("busybox"), "sleep", "1000"])
+            for _ in range(2):
+                assert right.run(a).returncode == 125
+            a.run(["podman", "rm", "--force", "--time=0", "other"])
+        assert right.run(b).returncode == 0
 
 
 def test_fresh_start_keeps_what_is_stored(hosts: Hosts) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from spotrun.images import lease, ledger
+from spotrun.images.address import Address
 from spotrun.images.care import Care
 from spotrun.images.errors import (
     EngineError,
@@ -19,9 +20,10 @@ from spotrun.images.errors import (
 )
 from spotrun.images.ledger import Event
 from spotrun.images.manifest import Kind, Manifest
-from spotrun.runtime import coming, fence, jobs, restore, tenure, unsent
+from spotrun.runtime import coming, fence, jobs, restore, supervising, tenure, unsent
 from spotrun.runtime.coming import Came, Wish
-from tests.fakes.living import COMMAND, JOB, Living, is_live, supervised
+from spotrun.runtime.tenure import Tenure
+from tests.fakes.living import COMMAND, IMAGE, JOB, Living, is_live, supervised
 
 _CODE = 23
 """With which the begin of a job ends."""
@@ -380,3 +382,37 @@ def test_name_that_cannot_be_a_jobs_is_refused(home: Living) -> None:
     """Before a lease is taken that nobody could give up."""
     with pytest.raises((UsageError, LeaseHeld)):
         _come(home, job="../train")
+
+
+def test_copy_that_nobody_has_frozen_is_frozen_before_the_lease_is_waited_for(
+    home: Living, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those who looked after it were killed, and another host may have the job by now."""
+    home.begin(epoch=home.take().epoch)
+    fence.close(home.host.paths, JOB)
+    seen: list[str | None] = []
+
+    def take(*_: object, **__: object) -> Tenure:
+        seen.append(home.status)
+        raise LeaseHeld(job=JOB, host="host-b")
+
+    monkeypatch.setattr(tenure, "take", take)
+    with pytest.raises(LeaseHeld):
+        _come(home)
+    assert seen == ["paused"]
+
+
+def test_job_that_runs_here_is_refused_another_store(home: Living) -> None:
+    """Its snapshots go where they go, and that is told."""
+    home.begin(epoch=home.take().epoch)
+    supervising.begin(home.host, JOB)
+    with pytest.raises(UsageError, match="its snapshots go to "):
+        _come(home, store=Address("/elsewhere"))
+
+
+def test_container_that_only_has_the_jobs_name_is_not_looked_after(home: Living) -> None:
+    """It is somebody else's, whether it runs or not."""
+    home.begin(epoch=1)
+    home.engine.remove(JOB)
+    home.engine.start(home.engine.create([f"--name={JOB}", IMAGE, "other"]))
+    assert _come(home)[0].rung == "fresh"

@@ -368,3 +368,40 @@ def test_sigterm_between_two_supervisors_is_not_lost(
         status = guard.guard(job.host, JOB, supervise)
     acted.result()
     assert (status, lost) == (5, [])
+
+
+@pytest.mark.parametrize("spoilt", ["jobs", "supervisors", "fences", "no fence"])
+def test_guard_freezes_a_job_of_which_it_can_read_no_more(job: Living, spoilt: str) -> None:
+    """It has seen what the job runs in; what says nothing of its end puts that off no longer."""
+    paths, container = job.host.paths, job.container.id
+    job.take()
+    _put_off(job)
+    _stand(job, container)
+
+    def act() -> None:
+        sleep(_LOOKS)
+        assert job.oci.status(container) == "running"
+        for folder in (paths.jobs, paths.supervisors):
+            if folder.name == spoilt:
+                (folder / f"{JOB}.json").write_text("junk")
+        if spoilt == "fences":
+            (paths.fences / JOB).write_bytes(b"")
+        elif spoilt == "no fence":
+            (paths.fences / JOB).unlink()
+        else:
+            _close(job)
+        until(lambda: job.oci.status(container) == "paused")
+
+    _while_guarded(job, act)
+
+
+def test_guard_freezes_first_and_notes_that_afterwards(
+    job: Living, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There may be no room for a note."""
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(fence, "mark", full)
+    _while_guarded(job, lambda: _closed(job))

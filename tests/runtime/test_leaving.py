@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from spotrun.images import lease
-from spotrun.images.errors import LeaseLost, OciError
+from spotrun.images.errors import LeaseLost, NotCapturable, OciError
 from spotrun.images.manifest import Kind, Manifest
-from spotrun.runtime import fence, jobs, leaving, locks, transaction, unsent
+from spotrun.runtime import capture, fence, jobs, leaving, locks, transaction, unsent
 from spotrun.runtime.captured import CaptureState
 from spotrun.runtime.forecast import Forecast
 from spotrun.runtime.jobs import Place
@@ -216,3 +216,25 @@ def test_nothing_is_left_of_what_was_tried(
     assert transaction.entries(job.host) == []
     assert list(job.host.paths.scratch.iterdir()) == []
     assert list(job.host.paths.memory.iterdir()) == []
+
+
+def test_snapshot_that_is_kept_here_stays_until_a_better_one_is_stored(
+    job: Living, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A store that can be read again need not take anything."""
+    monkeypatch.setattr(leaving, "_answers", lambda *_: True)
+    job.network.cut = True
+    assert _leave(job, 6, Forecast(1, 1, 1)) is None
+    job.network.cut = False
+    assert unsent.records(job.host)
+
+
+def test_last_snapshot_is_kept_here_if_its_store_is_full(
+    job: Living, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another than the last is refused beforehand."""
+    monkeypatch.setattr(type(job.host.store(job.address).backend), "free", lambda _: 1)
+    with pytest.raises(NotCapturable, match="must be"):
+        capture.checkpoint(job.host, JOB, leave_running=True, store=None, observer=job.listener)
+    assert _leave(job, 60) is None
+    assert unsent.records(job.host)

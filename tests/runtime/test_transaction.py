@@ -11,7 +11,7 @@ import pytest
 
 from spotrun.images import durable
 from spotrun.images.address import Address
-from spotrun.images.errors import Unfinished, Unsettled
+from spotrun.images.errors import StateDamaged, Unfinished, Unsettled
 from spotrun.runtime import locks, scratch, settle, transaction
 from spotrun.runtime.captured import CaptureState
 from spotrun.runtime.transaction import State
@@ -365,3 +365,14 @@ def test_job_that_cannot_be_settled_does_not_stop_the_others(fake: FakeHost) -> 
 
 def _entry(verb: str, phase: str, state: State) -> transaction.Entry:
     return transaction.Entry(verb, state.job, phase, msgspec.Raw(msgspec.json.encode(state)))
+
+
+def test_journal_that_cannot_be_read_stops_its_own_job_only(
+    fake: FakeHost, story: Callable[..., Story]
+) -> None:
+    """It is named, for its user to decide."""
+    (fake.host.paths.journal / "other.json").write_text("junk")
+    assert transaction.entries(fake.host) == []
+    transaction.run(session(fake.host)[0], TRANSACTION, story())
+    with pytest.raises(StateDamaged, match=r"other\.json cannot be read: "):
+        transaction.entry_of(fake.host, "other")
