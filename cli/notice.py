@@ -13,7 +13,11 @@ from spotrun.runtime import supervising
 @click.command("notice")
 @click.argument("names", metavar="[JOB…]", nargs=-1, shell_complete=job_names)
 @click.option(
-    "--in", "left", metavar="TIME", callback=seconds, help="how long it will be there: 120s"
+    "--in",
+    "left",
+    metavar="TIME",
+    callback=seconds,
+    help="how long it will be there, like 120s; 30s",
 )
 @format_option
 def command(names: tuple[str, ...], left: float | None) -> Result:

@@ -15,7 +15,7 @@ from spotrun.runtime.coming import Wish
 
 _SCHEDULER: Final = "--scheduler"
 _KEEP: Final = ("last", "hourly", "daily", "weekly")
-_SIZE: Final = re.compile(r"(\d{1,6}(?:\.\d{1,3})?)([kmg]?)b?", re.IGNORECASE)
+_SIZE: Final = re.compile(r"(\d{1,15}(?:\.\d{1,3})?)([kmg]?)b?", re.IGNORECASE)
 _UNITS: Final = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 
 T = TypeVar("T")

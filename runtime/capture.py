@@ -46,8 +46,6 @@ _SHM: Final = "/dev/shm"  # noqa: S108 # a path in the container
 _PASSING: Final = 3.0
 """Seconds in which what came in by `exec` may end by itself."""
 _PAUSE: Final = 0.1
-_REMAPPED: Final = "remap-fpath.img"
-"""Where CRIU notes files that were unlinked while open: only then does it write such an image."""
 _MARGIN: Final = 64 << 20
 """Bytes that stay free beside the memory image: metadata and changed files."""
 
@@ -260,19 +258,17 @@ def _keep_log(host: Host, state: CaptureState, log: Path | None) -> Path | None:
 
 @contextmanager
 def _copying(session: Session, state: CaptureState) -> Iterator[None]:
-    """Copy the files beside a dump, but not what CRIU adds to them meanwhile (`link-remap`)."""
+    """Copy the files beside a dump: CRIU changes none of those that are copied (preflight.py)."""
     with ThreadPoolExecutor(1) as beside:
-        copied = beside.submit(_copy_trees, session, state, changing=True)
+        copied = beside.submit(_copy_trees, session, state)
         yield
         state.copying = copied.result()
-    if (staged(session, state) / IMAGES / _REMAPPED).exists():
-        state.trees, state.copying = [], 0.0
 
 
 def _copy_files(session: Session, state: CaptureState) -> int:
     """Copy what CRIU does not: changed files, volumes, /dev/shm and the log so far."""
     if not state.trees:
-        _copy_trees(session, state, changing=False)
+        _copy_trees(session, state)
     folder = staged(session, state)
     copied = [folder / tree.archive for tree in state.trees]
     if state.log:
@@ -282,13 +278,13 @@ def _copy_files(session: Session, state: CaptureState) -> int:
     return sum(path.stat().st_size for path in copied)
 
 
-def _copy_trees(session: Session, state: CaptureState, *, changing: bool) -> float:
+def _copy_trees(session: Session, state: CaptureState) -> float:
     """Return the seconds that it took."""
     folder, runner, start = staged(session, state), session.host.runner, time.monotonic()
     state.trees = []
     for number, tree in enumerate(_sources(state)):
         archive, shared = f"trees/{number}.tar", tree.volume is not None
-        trees.pack(runner, Path(tree.archive), folder / archive, changing=changing or shared)
+        trees.pack(runner, Path(tree.archive), folder / archive, changing=shared)
         state.trees.append(replace(tree, archive=archive))
     return round(time.monotonic() - start, 4)
 

@@ -9,6 +9,7 @@ import errno
 import os
 import re
 import socket
+import stat
 import struct
 import sys
 import time
@@ -27,6 +28,8 @@ _CAP_SYS_RESOURCE: Final = 24
 """Its number in capabilities(7)."""
 _PAUSE: Final = 0.25
 """Seconds between the looks at a thread that waits uninterruptibly."""
+_DELETED: Final = " (deleted)"
+"""Behind the name of a file that has lost it, as its link in /proc says it."""
 _SOCKET: Final = re.compile(r"socket:\[(\d+)\]")
 _CLONE_NEWNET: Final = 0x40000000
 _NETLINK_SOCK_DIAG: Final = 4
@@ -212,6 +215,28 @@ def _unix_connection(pids: Sequence[int]) -> str | None:
     return None
 
 
+def _linked_elsewhere(pids: Sequence[int]) -> str | None:
+    """Find a file that is open under a name it has lost, and has others.
+
+    CRIU links it anew for the time of a dump only (`link-remap`), so that no copy of the files
+    has that name, which a restore would need. What a tmpfs has is in the dump itself.
+    """
+    for pid in pids:
+        held = {it.split()[2] for it in _text(pid, "mountinfo").splitlines() if " - tmpfs " in it}
+        for fd, target in _open_files(pid):
+            with _Vanishing():
+                found = Path(f"/proc/{pid}/fd/{fd}").stat() if target.endswith(_DELETED) else None
+                if found is None or not found.st_nlink or not stat.S_ISREG(found.st_mode):
+                    continue
+                if f"{os.major(found.st_dev)}:{os.minor(found.st_dev)}" not in held:
+                    name = target.removesuffix(_DELETED)
+                    return (
+                        f"{_named(pid)} has {name} open, which was removed and has other names"
+                        " still; let the process close it first"
+                    )
+    return None
+
+
 _CHECKS: Final[tuple[Callable[[Sequence[int]], str | None], ...]] = (
     _traced,
     from_outside,
@@ -222,6 +247,7 @@ _CHECKS: Final[tuple[Callable[[Sequence[int]], str | None], ...]] = (
     _tcp_connection,
     _bound_address,
     _unix_connection,
+    _linked_elsewhere,
 )
 
 

@@ -238,6 +238,7 @@ def test_command_line_of_create_makes_no_job_that_comes_back(cli: Cli, here: Liv
         ("1.5M", 3 << 19),
         ("2G", 2 << 30),
         ("1gb", 1 << 30),
+        (str(1 << 40), 1 << 40),
     ],
 )
 def test_size_is_read_as_docker_does(text: str, count: int) -> None:

@@ -21,10 +21,6 @@ _KINDS: dict[str, tuple[tuple[str, ...], str]] = {
     "stdin": (("-i",), ""),
     "volumes": (("-v", "named:/named", "-v", "/unnamed"), "echo kept | tee /named/x /unnamed/x;"),
     "deleted": ((), "exec 5> /made; rm /made; mkdir /gone; cd /gone; rmdir /gone;"),
-    "linked": (
-        ("-v", "kept:/kept"),  # CRIU links anew what has other names: `link-remap`
-        "exec 5> /a 6> /kept/a; ln /a /b; ln /kept/a /kept/b; rm /a /kept/a;",
-    ),
     "processes": (
         (),
         (

@@ -10,6 +10,7 @@ import textwrap
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -361,3 +362,35 @@ def _wait_for_state_d(pid: int) -> int:
                 return int(thread.name)
         time.sleep(0.01)
     raise TimeoutError(f"no thread of {pid} is in state D")
+
+
+_REMOVE = """
+import os, sys
+kept = open(sys.argv[1], "w")
+if len(sys.argv) > 2:
+    os.link(sys.argv[1], sys.argv[2])
+os.unlink(sys.argv[1])
+"""
+
+
+@pytest.fixture
+def on_disk() -> Iterator[Path]:
+    """Give a folder that is on no tmpfs."""
+    with TemporaryDirectory(dir="/var/tmp") as folder:  # it is as private as others
+        yield Path(folder)
+
+
+def test_open_file_that_has_only_other_names_is_refused(
+    start: Callable[..., int], on_disk: Path
+) -> None:
+    """A restore would look for a name that CRIU has made for the time of the dump only."""
+    pid = start(_REMOVE, on_disk / "gone", on_disk / "other")
+    with pytest.raises(NotCapturable, match="gone open, which was removed and has other names"):
+        preflight.examine("j", [pid])
+
+
+def test_open_file_without_any_name_is_let_through(
+    start: Callable[..., int], on_disk: Path
+) -> None:
+    """CRIU takes it along."""
+    preflight.examine("j", [start(_REMOVE, on_disk / "gone")])
