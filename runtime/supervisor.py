@@ -103,7 +103,7 @@ def supervise(host: Host, job: str, heard: Signals, observer: Observer) -> int:
     with Heart(host, job, held, lambda error: happenings.put(Lost(error))):
         if not supervisor.await_job():
             observer.note("nobody has brought the job up")
-            return supervisor.give_up()
+            return supervisor.give_up(ended=noted.ended)
         with Watcher(_sources(host, job, heard)) as watcher:
             _tell(watcher, happenings)
             return supervisor.run(watcher)

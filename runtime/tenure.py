@@ -37,6 +37,8 @@ class Tenure:
     holder: str
     epoch: int
     store: Address
+    ended: int | None = None
+    """Exit code with which the job had come to its end before: it counts if it does not begin."""
 
 
 def of(paths: Paths, job: str) -> Tenure | None:
@@ -78,7 +80,7 @@ def take(
             raise HasEnded
 
     _acquire(wanted, above, dead, look, tell)
-    taken = Tenure(job, wanted.holder, wanted.epoch, store)
+    taken = Tenure(job, wanted.holder, wanted.epoch, store, record.ended if record else None)
     note(host.paths, taken)
     fence.put_off(host.paths, job, wanted.expires_at)
     return taken

@@ -34,8 +34,9 @@ from spotrun.runtime import (
     tenure,
     unsent,
 )
+from spotrun.runtime.engine import JOB_LABEL
 from spotrun.runtime.jobs import Place
-from tests.fakes.living import JOB, Living, ended, hanging, stubborn, until
+from tests.fakes.living import COMMAND, IMAGE, JOB, Living, ended, hanging, stubborn, until
 from tests.fakes.notices import ScriptedSource
 from tests.fakes.observer import Listener
 from tests.fakes.snapshots import NOW
@@ -497,6 +498,24 @@ def test_lease_is_given_up_if_nobody_brings_the_job_up(job: _Supervised, *, stal
     assert job.supervise() == ExitCode.OK
     assert "nobody has brought the job up" in job.here.listener.notes
     assert not job.record.held
+
+
+def test_job_that_had_ended_and_does_not_begin_has_ended_still(job: _Supervised) -> None:
+    """A restore that fails is no reason to run it once more."""
+    here = job.here
+    tenure.give_up(here.host, JOB, ended=0)
+    here.take(above=5)
+    here.engine.remove(JOB)
+    job.supervise()
+    assert (job.record.held, job.record.ended) == (False, 0)
+
+
+def test_container_that_never_ran_is_no_end_of_its_job(job: _Supervised) -> None:
+    """Its exit code is none: a command that is not there leaves a container, too."""
+    job.here.engine.remove(JOB)
+    job.here.engine.create([f"--name={JOB}", f"--label={JOB_LABEL}={JOB}", IMAGE, *COMMAND])
+    assert job.supervise() == ExitCode.OK
+    assert (job.record.held, job.record.ended) == (False, None)
 
 
 def test_job_that_is_being_brought_up_is_waited_for(job: _Supervised) -> None:
