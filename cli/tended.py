@@ -29,6 +29,8 @@ def launch(host: Host, given: Given, told: Output) -> Result:
         raise UsageError(message=f"{given.verb} makes no job that comes back: use run")
     scheduler = wishes.scheduler(given.own)
     wish = wishes.wish(given.own, given.store or host.own_store, scheduler)
+    if wish.store == host.own_store:
+        told.note("its snapshots stay on this host: --store names a place that others reach")
     result = _Launch(host.of(wish.job), given, wish, told).run()
     if result.exit_code == ExitCode.PREEMPTED and scheduler:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)  # Slurm sends one to whoever is to requeue
