@@ -24,7 +24,8 @@ def test_run_that_waits_for_a_job_learns_of_its_end(hosts: Hosts) -> None:
         waiting = spot.attached(b)
         until(lambda: b.run(["pgrep", "-f", "spotrun run"], check=False).stdout)
         time.sleep(1)
-        a.run(["podman", "exec", "train", "touch", "/end"])
+        end = ["podman", "exec", "train", "touch", "/end"]
+        until(lambda: a.run(end, check=False).returncode == 0)  # not while it is frozen
         _, errors = waiting.communicate(timeout=60)
         assert waiting.returncode == 0
         assert "has come to its end" in errors

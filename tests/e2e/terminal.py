@@ -10,6 +10,12 @@ from tests.lab.host import Host
 
 _PYTHON = "/opt/spotrun/venv/bin/python"
 _SPAWN = "import os, pty, sys; sys.exit(os.waitstatus_to_exitcode(pty.spawn(sys.argv[1:])))"
+_RESIZE = """
+import fcntl, struct, sys, termios
+columns, rows = map(int, sys.argv[1:])
+with open("/dev/pts/0") as terminal:
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+"""
 _SIZED = 'stty cols "$1" rows "$2"; shift 2; exec "$@"'
 
 
@@ -51,8 +57,8 @@ class Terminal:
 
     def resize(self, columns: int, rows: int) -> None:
         """Make the window as large; it must be the only one of its host."""
-        words = ["stty", "-F", "/dev/pts/0", "cols", str(columns), "rows", str(rows)]
-        self._host.run(words)
+        # at once: stty would do one after the other, of which the second can go unnoticed
+        self._host.run([_PYTHON, "-c", _RESIZE, str(columns), str(rows)])
 
     def end(self, *, seconds: float = 30) -> int:
         """Wait until the command has ended, and return its exit code."""
