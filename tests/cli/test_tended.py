@@ -570,6 +570,18 @@ def test_sigterm_while_another_host_is_waited_for_ends_with_85(run: Run, here: L
     assert here.engine.jobs() == []
 
 
+@pytest.mark.parametrize("elsewhere", [True, False])
+def test_snapshots_that_would_go_with_the_host_are_told_of(
+    cli: Cli, here: Living, *, elsewhere: bool
+) -> None:
+    """They are where no other host finds them."""
+    store = [f"--store={here.address.url}"] if elsewhere else []
+    with supervised(here):
+        said = cli("run", "-d", f"--job={JOB}", *store, IMAGE, *COMMAND)
+    assert said.status == 0
+    assert ("its snapshots stay on this host" in said.err) is not elsewhere
+
+
 @pytest.mark.parametrize("verb", ["run --job=train", "run --name=train"])
 def test_sigterm_before_anything_is_done_is_85_for_jobs_that_come_back(
     cli: Cli, monkeypatch: pytest.MonkeyPatch, verb: str

@@ -411,8 +411,8 @@ def test_job_that_runs_here_is_refused_another_store(home: Living) -> None:
 
 
 def test_container_that_only_has_the_jobs_name_is_not_looked_after(home: Living) -> None:
-    """It is somebody else's, whether it runs or not."""
-    home.begin(epoch=1)
+    """It is somebody else's, though the lease is this host's as before."""
+    home.begin(epoch=home.take().epoch)
     home.engine.remove(JOB)
     home.engine.start(home.engine.create([f"--name={JOB}", IMAGE, "other"]))
     assert _come(home)[0].rung == "fresh"
