@@ -90,8 +90,9 @@ class _Watch:
             return
         host, container = self._there
         if host.oci.status(container) == "running":
+            with suppress(OSError):  # without room for it the job is frozen all the same
+                fence.mark(host.paths, self._job)  # first: who is killed here has it thawed later
             host.oci.freeze(container)
-            fence.mark(host.paths, self._job)
 
     def _thaw(self) -> None:
         """Thaw it unless somebody works on it, who would not expect that."""

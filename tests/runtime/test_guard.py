@@ -395,13 +395,29 @@ def test_guard_freezes_a_job_of_which_it_can_read_no_more(job: Living, spoilt: s
     _while_guarded(job, act)
 
 
-def test_guard_freezes_first_and_notes_that_afterwards(
+def test_guard_freezes_where_there_is_no_room_for_its_note(
     job: Living, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """There may be no room for a note."""
+    """The job may go on on another host."""
 
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(fence, "mark", full)
     _while_guarded(job, lambda: _closed(job))
+
+
+def test_guard_that_is_killed_as_it_freezes_has_noted_that(
+    job: Living, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else nobody would thaw the job when its lease is back."""
+    noted: list[bool] = []
+    freeze = job.oci.freeze
+
+    def noting(container: str) -> None:
+        noted.append(fence.marked(job.host.paths, JOB))
+        freeze(container)
+
+    monkeypatch.setattr(job.oci, "freeze", noting)
+    _while_guarded(job, lambda: _closed(job))
+    assert noted[0]
