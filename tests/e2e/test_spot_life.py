@@ -241,7 +241,7 @@ def test_host_that_is_cut_off_freezes_before_another_one_goes_on(hosts: Hosts) -
         a.mend_network()
         running.communicate(timeout=60)
         assert running.returncode == 85
-        assert a.run(["podman", "ps", "-aq"]).stdout == ""
+        until(lambda: a.run(["podman", "ps", "-aq"]).stdout == "")  # it is killed, then removed
         assert status(a, "train") == "moved to host-b"
         until(lambda: "lost" in kinds(b, store))
         assert status(b, "train") == "running"
