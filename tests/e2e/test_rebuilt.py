@@ -78,6 +78,7 @@ def _common(container: dict[str, Any]) -> dict[str, Any]:
         config["Hostname"] = "made up"
     for terminal in ("AttachStdin", "AttachStdout", "AttachStderr", "StdinOnce"):
         del config[terminal]
+    config["Env"] = sorted(config["Env"] or ())  # Docker's client gives them in a Go map's order
     for mount in kept["Mounts"]:
         if len(mount.get("Name", "")) == 64:
             mount["Name"] = mount["Source"] = "made up"
