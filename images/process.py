@@ -34,6 +34,12 @@ class Completed:
         return "it said nothing"
 
 
+def program(name: str) -> Path | None:
+    """Return where a program lies, if it is in PATH; `shutil` loads three compressors first."""
+    places = (Path(folder, name) for folder in os.get_exec_path())
+    return next((it for it in places if os.access(it, os.X_OK) and it.is_file()), None)
+
+
 class Runner(Protocol):
     """Starts child processes; the seam that tests script.
 

@@ -1,7 +1,6 @@
 """Containers that others started with the annotation of a job are taken on as jobs."""
 
 import json
-import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from spotrun.hooks import oci
 from spotrun.hooks.oci import JOB_ANNOTATION, Note
 from spotrun.images.errors import EngineError, JobBusy, Refused, UsageError
+from spotrun.images.process import program
 from spotrun.images.runspec import RunSpec
 from spotrun.runtime import engines, grammar, jobs, locks, options, rebuilt
 from spotrun.runtime.dockerd import DOCKER
@@ -77,7 +77,7 @@ def _taken_on(host: Host, note: Note, spec_of: Callable[[Host, str], RunSpec]) -
 
 def _engine_of(host: Host, container: str) -> Host | None:
     """Return the host with the engine that has a container; None: no engine has it."""
-    others = [it for it in reversed(engines.NAMES) if shutil.which(it)]
+    others = [it for it in reversed(engines.NAMES) if program(it)]
     for name in dict.fromkeys((host.engine.name, *others)):
         there = host.on(name)
         if there.engine.find(container):

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from spotrun.images.errors import UsageError
-from spotrun.images.process import Runner
+from spotrun.images.process import Runner, program
 from spotrun.runtime.engine import Engine
 from spotrun.runtime.paths import Paths
 
@@ -40,30 +40,24 @@ def choose(given: str | None) -> str:
         return str(given)
     if given not in {None, "", AUTO}:
         raise UsageError(message=f"{given!r} is no engine; it is docker, podman or auto")
-    if not _installed("podman"):
-        return "docker" if _installed("docker") else "podman"
-    return "docker" if _installed("docker") and _ready() else "podman"
+    if not program("podman"):
+        return "docker" if program("docker") else "podman"
+    return "docker" if program("docker") and _ready() else "podman"
 
 
 def left_open(given: str | None) -> bool:
     """Tell whether it was us who chose between two."""
     named = given or os.environ.get(VARIABLE)
-    return named in {None, "", AUTO} and all(_installed(name) for name in NAMES)
+    return named in {None, "", AUTO} and all(program(name) for name in NAMES)
 
 
 def beside(name: str) -> str | None:
     """Return the other engine, if this host has it, too."""
-    return next((it for it in NAMES if it != name and _installed(it)), None)
+    return next((it for it in NAMES if it != name and program(it)), None)
 
 
 def _ready() -> bool:
     return SOCKET.is_socket() and docker_is_told()
-
-
-def _installed(name: str) -> bool:
-    from shutil import which
-
-    return which(name) is not None
 
 
 def docker_is_told() -> bool:

@@ -4,7 +4,7 @@ import fcntl
 import os
 import re
 import signal
-import struct
+import sys
 import termios
 import time
 from contextlib import suppress
@@ -95,7 +95,7 @@ def _pss(pid: int) -> int:
 
 def _unread(fd: int) -> int:
     """Return the bytes that wait in a pipe (ioctl_pipe(2))."""
-    return int(struct.unpack("i", fcntl.ioctl(fd, termios.FIONREAD, b"\0" * 4))[0])
+    return int.from_bytes(fcntl.ioctl(fd, termios.FIONREAD, bytes(4)), sys.byteorder)
 
 
 def end_all(container: str) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import IO, Final
 
 from spotrun.images.durable import write_json
-from spotrun.images.process import Completed, SystemRunner
+from spotrun.images.process import Completed, SystemRunner, program
 
 _QUESTIONS: Final = {
     "criu": ("--version",),
@@ -56,11 +56,9 @@ class Remembering(SystemRunner):
         return done
 
 
-def _file(program: str) -> list[str | int] | None:
+def _file(name: str) -> list[str | int] | None:
     """Return real path, inode, size and time of the last change of a program, if there is one."""
-    from shutil import which
-
-    found = which(program)
+    found = program(name)
     if found is None:
         return None
     real = os.path.realpath(found)

@@ -46,7 +46,7 @@ def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeHost:
     lines = (LogLine("stdout", b"out\n"), LogLine("stderr", b"err\n"))
     made = fake_host(tmp_path, programs={TALK: Ended(lines, 7)})
     monkeypatch.setattr(os, "geteuid", lambda: 0)
-    monkeypatch.setattr(engines, "_installed", lambda name: name == "podman")
+    monkeypatch.setattr(engines, "program", lambda name: name == "podman")
     for module in (opened, doctor):
         monkeypatch.setattr(module, "this_host", lambda: made.host)
     return made

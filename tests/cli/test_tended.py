@@ -70,7 +70,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Living]:
 @pytest.fixture
 def fake(here: Living, monkeypatch: pytest.MonkeyPatch) -> FakeHost:
     """Have the command line work on that host."""
-    monkeypatch.setattr(engines, "_installed", lambda name: name == "podman")
+    monkeypatch.setattr(engines, "program", lambda name: name == "podman")
     for module in (opened, supervise_verb):
         monkeypatch.setattr(module, "this_host", lambda: here.host)
     return FakeHost(here.host, here.engine, here.oci, here.runner)

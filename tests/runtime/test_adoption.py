@@ -20,7 +20,7 @@ _SPEC = RunSpec(options=("--env=A=1",), image="localhost/busybox:1", command=("s
 @pytest.fixture
 def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeHost:
     """Give a host with one engine, which has an image."""
-    monkeypatch.setattr("spotrun.runtime.adoption.shutil.which", lambda _: None)
+    monkeypatch.setattr("spotrun.runtime.adoption.program", lambda _: None)
     made = fake_host(tmp_path)
     made.engine.add_image(_SPEC.image, b"layer")
     return made
