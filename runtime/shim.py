@@ -82,9 +82,36 @@ def _annotations(bundle: str) -> dict[str, str]:
         raw = file.read()
     if ANNOTATION.encode() not in raw and JOB_ANNOTATION.encode() not in raw:
         return {}
-    import json
+    found: dict[str, str] = parsed(raw).get("annotations") or {}
+    return found
 
-    found: dict[str, str] = json.loads(raw).get("annotations") or {}
+
+class _Parsing:
+    """What CPython's scanner asks of who calls it (json/scanner.py)."""
+
+    strict = True
+    object_hook = None
+    object_pairs_hook = None
+    parse_float = float
+    parse_int = int
+    parse_constant = float
+
+
+def parsed(raw: bytes) -> "dict[str, Any]":
+    """Return the object that a JSON document is, or raise ValueError.
+
+    The package `json` loads regular expressions, which take as long as Python's own start.
+    """
+    from _json import make_scanner
+
+    context: Any = _Parsing
+    text = raw.decode().strip()
+    try:
+        found, end = make_scanner(context)(text, 0)
+    except (StopIteration, SystemError):  # the latter where `json`, with its error, is not loaded
+        raise ValueError("this is no JSON") from None
+    if end != len(text) or not isinstance(found, dict):
+        raise ValueError("this is no JSON object")
     return found
 
 
@@ -143,15 +170,12 @@ def _published(entry: "dict[str, Any]") -> bool:
 
 def _state(folder: str, job: str) -> "dict[str, Any]":
     """Return what spotrun has written of a job, or nothing."""
-    import json
-
     state = os.environ.get("SPOTRUN_STATE", "/var/lib/spotrun")
     try:
         with open(os.path.join(state, folder, f"{job}.json"), "rb") as file:
-            found: dict[str, Any] = json.load(file)
+            return parsed(file.read())
     except (FileNotFoundError, ValueError):  # one that is damaged says nothing
         return {}
-    return found
 
 
 def _note(container: str, bundle: str, job: str) -> None:

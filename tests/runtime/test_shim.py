@@ -9,9 +9,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
+from hypothesis import given, strategies
 
 from spotrun.images import trees
 from spotrun.images.address import Address
@@ -521,6 +522,32 @@ def test_processes_are_restored_from_an_oom_score_of_zero(bench: Bench) -> None:
     shim = ["choom", "-n", "1", "--", str(bench.paths.shim)]
     argv = ["create", "--bundle", str(bench.bundle), "it"]
     assert bench.call(*argv, program=shim).runc == [["0"]]
+
+
+_JSON: Final = strategies.recursive(
+    strategies.none() | strategies.booleans() | strategies.integers() | strategies.text()
+    | strategies.floats(allow_nan=False),
+    lambda inner: strategies.lists(inner) | strategies.dictionaries(strategies.text(), inner),
+)  # fmt: skip
+
+
+@given(strategies.dictionaries(strategies.text(), _JSON), strategies.sampled_from([None, 1]))
+def test_json_is_read_as_the_package_does_that_takes_long_to_load(
+    document: dict[str, object], indent: int | None
+) -> None:
+    """As engines write it, and as others may."""
+    for raw in (json.dumps(document, indent=indent), json.dumps(document, ensure_ascii=False)):
+        assert shim.parsed(raw.encode()) == document
+
+
+@pytest.mark.parametrize("raw", [b"", b"{", b'{"a":}', b"{} {}", b"[]", b'{"a":"\xff"}'])
+def test_record_that_is_no_json_says_nothing(bench: Bench, raw: bytes) -> None:
+    """The package's own errors are not there where it is not loaded."""
+    place = bench.paths.state / "jobs" / "train.json"
+    place.parent.mkdir(parents=True, exist_ok=True)
+    place.write_bytes(raw)
+    bench.specify(**{engine.JOB_LABEL: "train"})
+    assert bench.create().runc
 
 
 def test_missing_bundle_is_an_error(bench: Bench) -> None:
