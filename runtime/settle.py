@@ -27,12 +27,15 @@ def settle(host: Host, observer: Observer) -> list[Outcome]:
     outcomes = []
     for left in transaction.entries(host):
         with suppress(JobBusy):
-            now = host.clock.now()
-            with locks.hold(host.paths.locks, left.job, "settle", now, wait=False) as lock:
-                entry = transaction.entry_of(host, left.job)
-                if entry is not None:  # nobody else has settled it in between
-                    outcomes.append(_settle(Session(host, lock, observer), entry))
-    return outcomes
+            outcomes.append(settle_job(host, left.job, observer, wait=False))
+    return [it for it in outcomes if it]
+
+
+def settle_job(host: Host, job: str, observer: Observer, *, wait: bool) -> Outcome | None:
+    """Settle that of one job, if it has any; JobBusy: one is not to `wait` for who works on it."""
+    with locks.hold(host.paths.locks, job, "settle", host.clock.now(), wait=wait) as lock:
+        entry = transaction.entry_of(host, job)
+        return _settle(Session(host, lock, observer), entry) if entry else None
 
 
 def _kind(verb: str) -> Transaction[Any]:

@@ -34,6 +34,7 @@ from spotrun.runtime import (
     jobs,
     leaving,
     locks,
+    settle,
     standing,
     supervising,
     tenure,
@@ -166,10 +167,25 @@ class Supervisor:
             if record and found and mine and (found.running or (found.begun and not launched)):
                 self._care = record.care or Care()
                 break
-            if not launched:
+            if not launched and not self._cleared_up():
                 return False
             sleep(_STEP)
         return True
+
+    def _cleared_up(self) -> bool:
+        """Settle what was begun by who was to bring the job up, and was killed; False: nothing was.
+
+        Their engine goes on without them: what it still starts must not run without the lease.
+        """
+        try:
+            outcome = settle.settle_job(self._host, self._job, self._observer, wait=True)
+            error = outcome.error if outcome else None
+        except SpotrunError as damaged:  # a journal that tells nothing: it is for its user to see
+            outcome, error = None, damaged
+        if error:
+            self._observer.note(str(error))
+            sleep(_SILENT)
+        return outcome is not None or error is not None
 
     def run(self, watcher: Watcher) -> int:
         """Act on what happens, until the job has gone."""

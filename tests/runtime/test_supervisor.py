@@ -10,6 +10,7 @@ from queue import SimpleQueue
 from time import monotonic, sleep
 from typing import Final, Self
 
+import msgspec
 import pytest
 
 from spotrun.hooks.notices import file
@@ -28,13 +29,15 @@ from spotrun.runtime import (
     jobs,
     leaving,
     locks,
+    restore,
     saving,
     standing,
     supervisor,
     tenure,
+    transaction,
     unsent,
 )
-from spotrun.runtime.engine import JOB_LABEL
+from spotrun.runtime.engine import JOB_LABEL, TRANSACTION_LABEL
 from spotrun.runtime.jobs import Place
 from tests.fakes.living import COMMAND, IMAGE, JOB, Living, ended, hanging, stubborn, until
 from tests.fakes.notices import ScriptedSource
@@ -498,6 +501,69 @@ def test_lease_is_given_up_if_nobody_brings_the_job_up(job: _Supervised, *, stal
     assert job.supervise() == ExitCode.OK
     assert "nobody has brought the job up" in job.here.listener.notes
     assert not job.record.held
+
+
+def _restore_is_killed(job: _Supervised, monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """Leave a restore whose container the engine starts all the same.
+
+    What is given gets, at each removal of it, whether the lease is still held.
+    """
+    here, attempt = job.here, "of-one-that-was-killed"
+    manifest = here.save()
+    here.engine.remove(JOB)
+    jobs.forget(here.host.paths, JOB)
+    labels = [f"--label={JOB_LABEL}={JOB}", f"--label={TRANSACTION_LABEL}={attempt}"]
+    container = here.engine.create([f"--name={JOB}", *labels, IMAGE, *COMMAND])
+    here.engine.start(container)
+    state = restore.RestoreState(
+        job=JOB,
+        manifest=manifest,
+        store=here.address,
+        epoch=2,
+        attempt=attempt,
+        container=container,
+    )
+    entry = transaction.Entry("restore", JOB, "start", msgspec.Raw(msgspec.json.encode(state)))
+    place = here.host.paths.journal / f"{JOB}.json"
+    place.write_bytes(msgspec.json.encode(entry))
+    held: list[bool] = []
+    remove = here.engine.remove
+
+    def removing(name: str) -> None:
+        held.append(job.record.held)
+        remove(name)
+
+    monkeypatch.setattr(here.engine, "remove", removing)
+    return held
+
+
+def test_restore_of_who_was_killed_is_taken_back_before_the_lease_is_given_up(
+    job: _Supervised, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The engine goes on with it, and the job would run here and where it goes on next."""
+    held = _restore_is_killed(job, monkeypatch)
+    assert job.supervise() == ExitCode.OK
+    assert held == [True]
+    assert job.here.engine.find(JOB) is None
+    assert not job.record.held
+
+
+def test_lease_is_kept_while_a_killed_restore_cannot_be_taken_back(
+    job: _Supervised, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody knows whether the job runs here."""
+    monkeypatch.setattr(supervisor, "_SILENT", 0.01)
+    _restore_is_killed(job, monkeypatch)
+    place = job.here.host.paths.journal / f"{JOB}.json"
+    entry = place.read_bytes()
+    place.write_text("junk")
+    with _Running(job) as running:
+        until(lambda: [it for it in job.here.listener.notes if "cannot be read" in it])
+        assert not running.over
+        assert job.record.held
+        place.write_bytes(entry)
+        until(lambda: running.over)
+    assert job.here.engine.find(JOB) is None
 
 
 def test_job_that_had_ended_and_does_not_begin_has_ended_still(job: _Supervised) -> None:
