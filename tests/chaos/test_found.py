@@ -53,6 +53,27 @@ def test_run_that_was_killed_in_a_restore_is_followed_by_the_next(hosts: Hosts) 
         until(lambda: len(output(host)) > made)
 
 
+def test_restore_of_a_killed_run_does_not_go_on_beside_the_one_that_follows(hosts: Hosts) -> None:
+    """On another host, while the first one's engine is still at it."""
+    a, b = hosts(2)
+    with served(b, a) as store, Watch([a, b], print) as watch:
+        spot = Spot(store)
+        spot.run(a)
+        until(lambda: snapshots(a, store), seconds=120)
+        a.run(["spotrun", "checkpoint", "train"])
+        _slow_down(a)
+        first = spot.attached(a)
+        until(lambda: a.run(["pgrep", "sleep-well"], check=False).stdout)
+        a.signal(first, signal.SIGKILL)
+        first.communicate()
+        done = spot.run(b)
+        assert done.returncode == 0, done.stderr
+        until(lambda: not a.run(["pgrep", "sleep-well"], check=False).stdout)
+        time.sleep(2)
+        assert {it.host for it in running([a, b])} == {b.name}
+        assert not watch.twice
+
+
 def test_job_is_frozen_in_time_though_its_guard_was_killed(hosts: Hosts) -> None:
     """When its supervisor is waiting for a store that it is cut off from, with a snapshot begun."""
     host, keeper = hosts(2)
