@@ -419,4 +419,13 @@ class _Vanishing:
         pass
 
     def __exit__(self, _: object, error: BaseException | None, __: object) -> bool:
-        return isinstance(error, OSError) and error.errno in _GONE
+        return isinstance(error, OSError) and (error.errno in _GONE or _ended(error))
+
+
+def _ended(error: OSError) -> bool:
+    """Tell whether what is forbidden is so since its process has just ended.
+
+    The kernel says so of the links in /proc/PID/ns then (proc_ns_readlink in fs/proc/namespaces.c).
+    """
+    parts = Path(str(error.filename)).parts
+    return error.errno == errno.EACCES and parts[1:2] == ("proc",) and not Path(*parts[:3]).exists()

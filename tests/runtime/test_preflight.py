@@ -1,5 +1,6 @@
 """What cannot be saved is found in real processes, and what can be is let through."""
 
+import errno
 import os
 import re
 import signal
@@ -312,6 +313,32 @@ def test_process_that_is_gone_is_skipped() -> None:
     with subprocess.Popen([sys.executable, "-c", ""]) as child:
         pass
     preflight.examine("j", [child.pid])
+
+
+@pytest.mark.parametrize("ends", [True, False])
+def test_namespace_of_a_process_that_ends_just_then_is_not_forbidden(
+    monkeypatch: pytest.MonkeyPatch, *, ends: bool
+) -> None:
+    """Though the kernel says so; that of one that is there is."""
+    with subprocess.Popen(["sleep", "100"]) as child:
+        forbidden = f"/proc/{child.pid}/ns/net"
+        readlink = Path.readlink
+
+        def late(self: Path) -> Path:
+            if str(self) != forbidden:
+                return readlink(self)
+            if ends:
+                child.kill()
+                child.wait()
+            raise PermissionError(errno.EACCES, "Permission denied", forbidden)
+
+        monkeypatch.setattr(Path, "readlink", late)
+        if ends:
+            preflight.examine("j", [child.pid])
+            assert child.returncode == -signal.SIGKILL
+        else:
+            assert f"{forbidden} cannot be read" in _refusal(child.pid)
+        child.kill()
 
 
 def test_process_that_cannot_be_looked_at_is_refused() -> None:
