@@ -10,7 +10,7 @@ from spotrun.cli.output import Output
 from spotrun.cli.result import Result
 from spotrun.hooks.notices.signals import heeded
 from spotrun.images.errors import JobBusy
-from spotrun.runtime import processes, supervising
+from spotrun.runtime import processes, supervising, systemd
 from spotrun.runtime.guard import guard
 from spotrun.runtime.host import this_host
 
@@ -37,7 +37,8 @@ def command(job: str) -> Result | None:
 
     try:
         with supervising.serving(host.paths, job):
-            processes.leave_cgroups()
+            if not systemd.is_service():
+                processes.leave_cgroups()
             return Result(None, exit_code=guard(host, job, supervise))
     except JobBusy:  # somebody was faster
         return None

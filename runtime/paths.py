@@ -32,7 +32,7 @@ class Paths:
         inner = (self.jobs, self.journal, self.scratch, self.scratch_locks, self.unsent,
                  self.criu, self.locks, self.plans, self.restored, self.afresh,
                  self.networks, self.leases, self.supervisors, self.fences,
-                 self.notices, self.answers)  # fmt: skip
+                 self.notices, self.answers, self.environments)  # fmt: skip
         for folder in (self.state, self.run, self.memory, *inner):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         for folder in (self.state, self.run, self.memory):
@@ -137,6 +137,11 @@ class Paths:
     def answers(self) -> Path:
         """What programs of this host have said of themselves."""
         return self.run / "answers"
+
+    @property
+    def environments(self) -> Path:
+        """What systemd is to give to supervisors that it starts, one file a job."""
+        return self.run / "environments"
 
     def supervisor_log(self, job: str) -> Path:
         """Return what a job's supervisor has to say."""

@@ -16,7 +16,7 @@ from typing import Final
 
 from spotrun.images.address import Address
 from spotrun.images.errors import HostUnfit, JobBusy, JobNotFound
-from spotrun.runtime import jobs, locks, standing, tenure
+from spotrun.runtime import jobs, locks, standing, systemd, tenure
 from spotrun.runtime.host import Host
 from spotrun.runtime.paths import Paths
 from spotrun.runtime.standing import Standing
@@ -130,12 +130,18 @@ def serving(paths: Paths, job: str) -> Iterator[int]:
     """Be the job's supervisor; yield the descriptor of the lock, which a child has, too."""
     with _held(_lock(paths, job), job, SUPERVISE) as fd:
         yield fd
+        (paths.environments / job).unlink(missing_ok=True)
 
 
 def begin(host: Host, job: str) -> None:
     """Start a supervisor, and wait until it has the lease in its hands."""
     log = host.paths.supervisor_log(job)
-    host.runner.spawn([*myself(), SUPERVISE, job], log=log)
+    argv = [*myself(), SUPERVISE, job]
+    unit = f"spotrun-{job}-{os.urandom(3).hex()}"  # that of an earlier one may not be gone yet
+    if not systemd.serve(
+        host.runner, unit, argv, environment=host.paths.environments / job, log=log
+    ):
+        host.runner.spawn(argv, log=log)
     end = monotonic() + _PATIENCE
     while not supervised(host.paths, job):
         if monotonic() > end:

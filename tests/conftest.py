@@ -54,8 +54,9 @@ def hosts(lab: Lab) -> Hosts:
         images: tuple[Image, ...] = ("busybox",),
         layout: Layout = "v2",
         engine: Engine = "podman",
+        systemd: bool = False,
     ) -> list[Host]:
-        return lab.start(count, images=images, layout=layout, engine=engine)
+        return lab.start(count, images=images, layout=layout, engine=engine, systemd=systemd)
 
     return start
 

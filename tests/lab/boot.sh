@@ -1,7 +1,8 @@
 #!/bin/bash
 # Runs as the first process of a host's new namespaces and ends as its init.
 # Environment: NAME, ROOT (the lower layer), DISK (the host's folder), SOURCE (the repository),
-# MACHINE (shared folder), HOSTS (for /etc/hosts), HIERARCHIES (cgroup v1; none: v2).
+# MACHINE (shared folder), HOSTS (for /etc/hosts), HIERARCHIES (cgroup v1; none: v2), SYSTEMD (if
+# that is the init).
 # Arguments: read-only image stores, NAME=PATH each.
 set -eu
 hostname "$NAME"
@@ -70,5 +71,16 @@ rmdir /old
 cd /
 ip link set lo up
 echo 1 >/proc/sys/net/ipv4/ip_forward
+if [ -n "$SYSTEMD" ]; then
+    cat >/etc/systemd/system/lab.service <<END
+[Unit]
+DefaultDependencies=no
+[Service]
+Type=oneshot
+RemainAfterExit=yes
+ExecStart=touch /run/booted
+END
+    exec env container=lab /usr/lib/systemd/systemd --unit=lab.service --show-status=no </dev/null
+fi
 exec 3>&- 4>&- 5>&- 6>&- 7>&- 8>&- 9>&-
 exec catatonit -- sh -c 'touch /run/booted; exec sleep infinity' </dev/null

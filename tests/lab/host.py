@@ -47,6 +47,8 @@ class Place:
     hosts: str
     """Text of /etc/hosts."""
     layout: cgroups.Layout
+    systemd: bool
+    """Whether that is the init."""
 
 
 class Host:
@@ -85,6 +87,7 @@ class Host:
             "SOURCE": str(REPOSITORY),
             "MACHINE": str(place.machine),
             "HOSTS": place.hosts,
+            "SYSTEMD": "yes" if place.systemd else "",
             "HIERARCHIES": " ".join(hierarchy.options for hierarchy in hierarchies),
         }
         boot = [str(Path(__file__).with_name("boot.sh"))]

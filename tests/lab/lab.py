@@ -71,6 +71,7 @@ class Lab:
         images: tuple[Image, ...] = ("busybox",),
         layout: cgroups.Layout = "v2",
         engine: Engine = "podman",
+        systemd: bool = False,
     ) -> list[Host]:
         """Boot hosts that reach each other and, unless `images` is empty, have test images."""
         stores = {image: store(image) for image in images}
@@ -87,6 +88,7 @@ class Lab:
                 stores=stores,
                 hosts=_hosts_file(),
                 layout=layout,
+                systemd=systemd,
             )
             host = Host(place, self._switch)
             self.hosts.append(host)
