@@ -2,7 +2,7 @@
 
     create  of a container whose annotation names a plan: `runc restore` in place of `runc create`
             of a job that is saved, stored or moved, or was restored by it: refused, a fresh start
-            would lose its past
+            would lose its past; of one that is to be looked after and is not: refused
     start   of a container that was restored: nothing, it runs already
     all else: runc takes this process's place
 
@@ -121,16 +121,23 @@ def _is_name(job: str) -> bool:
 
 
 def _refuse_afresh(job: str, log: str | None, *, restored: bool) -> None:
-    """Exit if a job has a past, unless its user wants a fresh start just now."""
+    """Exit if a job has a past or nobody to look after it, unless its user wants it so just now."""
     if _is_wanted_afresh(job):
         return
-    snapshot = _state("jobs", job).get("parent")
-    if not (snapshot or restored or _published(_state("journal", job))):
+    record = _state("jobs", job)
+    snapshot = record.get("parent")
+    if snapshot or restored or _published(_state("journal", job)):
+        said = (
+            f"job {job!r} is saved{f' as {snapshot}' if snapshot else ''}: `spotrun restore {job}`"
+            f" goes on with it, and `spotrun restart {job}` starts it afresh"
+        )
+    elif record.get("care") is not None and not _is_looked_after(job):
+        said = (
+            f"nobody looks after job {job!r} any more: the command that made it,"
+            f" `spotrun run --job {job} …`, goes on with it"
+        )
+    else:
         return
-    said = (
-        f"job {job!r} is saved{f' as {snapshot}' if snapshot else ''}: `spotrun restore {job}`"
-        f" goes on with it, and `spotrun restart {job}` starts it afresh"
-    )
     sys.exit(_fail(said, log))
 
 
@@ -147,18 +154,29 @@ def _fail(said: str, log: str | None) -> int:
 
 def _is_wanted_afresh(job: str) -> bool:
     """Tell whether a `spotrun restart` goes on, which locks its mark; a killed one does not."""
+    return _is_locked(_run("afresh", job))
+
+
+def _is_looked_after(job: str) -> bool:
+    """Tell whether a supervisor of the job lives, and lets it begin here."""
+    lease = _state("leases", job)
+    may_begin = bool(lease) and not lease.get("barred")
+    return may_begin and _is_locked(_run("supervisors", f"{job}.lock"))
+
+
+def _is_locked(path: str) -> bool:
     import fcntl
 
     try:
-        mark = os.open(_run("afresh", job), os.O_RDONLY | os.O_NOFOLLOW)
+        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
     except FileNotFoundError:
         return False
     try:
-        fcntl.flock(mark, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return True
     finally:
-        os.close(mark)
+        os.close(fd)
     return False
 
 

@@ -8,7 +8,7 @@ import fcntl
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic, sleep
@@ -90,6 +90,13 @@ def launched(paths: Paths, job: str) -> bool:
     return locks.is_held(paths.supervisors, f"{job}{_LAUNCH}")
 
 
+def was_killed(paths: Paths, job: str) -> bool:
+    """Tell whether who was to bring the job up came to no end of its own."""
+    with suppress(FileNotFoundError):
+        return bool(_lock(paths, f"{job}{_LAUNCH}").read_text())
+    return False
+
+
 @dataclass(frozen=True, slots=True)
 class Row:
     """One job that is looked after."""
@@ -164,7 +171,10 @@ def _held(path: Path, job: str, verb: str) -> Iterator[int]:
             raise JobBusy(job=job, pid=pid, verb=verb, since="a while ago")
         os.ftruncate(fd, 0)
         os.pwrite(fd, str(os.getpid()).encode(), 0)
-        yield fd
+        try:
+            yield fd
+        finally:
+            os.ftruncate(fd, 0)
     finally:
         os.close(fd)
 

@@ -8,7 +8,7 @@ import os
 import platform
 import threading
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from queue import Empty, SimpleQueue
 from time import monotonic, sleep
@@ -102,12 +102,13 @@ def supervise(host: Host, job: str, heard: Signals, observer: Observer) -> int:
     if held is None:
         return ExitCode.OK
     with Heart(host, job, held, lambda error: happenings.put(Lost(error))):
-        if not supervisor.await_job():
-            observer.note("nobody has brought the job up")
-            return supervisor.give_up(ended=noted.ended)
-        with Watcher(_sources(host, job, heard)) as watcher:
-            _tell(watcher, happenings)
-            return supervisor.run(watcher)
+        if supervisor.await_job():
+            with Watcher(_sources(host, job, heard)) as watcher:
+                _tell(watcher, happenings)
+                return supervisor.run(watcher)
+        supervisor.bar()
+    observer.note("nobody has brought the job up")
+    return supervisor.give_up(ended=noted.ended)
 
 
 def _sources(host: Host, job: str, heard: Signals) -> list[NoticeSource]:
@@ -186,6 +187,24 @@ class Supervisor:
             self._observer.note(str(error))
             sleep(_SILENT)
         return outcome is not None or error is not None
+
+    def bar(self) -> None:
+        """Let nothing of a job begin here any more that nobody brings up.
+
+        The engine of a `run` that was killed may still be about to make or start its container.
+        """
+        tenure.note(self._host.paths, replace(self._tenure, barred=True))
+        to_do = supervising.was_killed(self._host.paths, self._job)
+        while to_do and self._happenings.empty():
+            record, host = jobs.load(self._host.paths, self._job), self._host.of(self._job)
+            try:
+                found = self._own(host) if record and record.epoch == self._tenure.epoch else None
+                if found:
+                    host.engine.remove(found.id)
+                to_do = False
+            except EngineError as error:
+                self._observer.note(str(error))
+                sleep(_SILENT)
 
     def run(self, watcher: Watcher) -> int:
         """Act on what happens, until the job has gone."""

@@ -39,6 +39,8 @@ class Tenure:
     store: Address
     ended: int | None = None
     """Exit code with which the job had come to its end before: it counts if it does not begin."""
+    barred: bool = False
+    """Whether the shim lets the job begin here no more: the lease is about to be given up."""
 
 
 def of(paths: Paths, job: str) -> Tenure | None:

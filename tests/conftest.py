@@ -2,7 +2,7 @@
 
 import os
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 
 import pytest
 
@@ -36,6 +36,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             used = fixtures.intersection(getattr(item, "fixturenames", ()))
             if used and not item.get_closest_marker(marker):
                 raise pytest.UsageError(f"{item.nodeid} uses {min(used)} without `{marker}`")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item,
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Show what the hosts have to say of a test that failed: they are gone afterwards."""
+    report = yield
+    lab = getattr(item, "funcargs", {}).get("lab")
+    if lab and report.when == "call" and report.failed:
+        report.sections += [(f"said by {it.name}", it.said()) for it in lab.hosts]
+    return report
 
 
 @pytest.fixture

@@ -1,7 +1,10 @@
 """What chaos has found, each by itself."""
 
 import signal
+import subprocess
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 
@@ -74,6 +77,25 @@ def test_restore_of_a_killed_run_does_not_go_on_beside_the_one_that_follows(host
         assert not watch.twice
 
 
+@pytest.mark.parametrize(("program", "word"), [("podman", "run"), ("runc", "create")])
+def test_beginning_of_a_killed_run_does_not_go_on_beside_the_one_that_follows(
+    hosts: Hosts, program: str, word: str
+) -> None:
+    """Whether its engine has begun to make the container or not."""
+    a, b = hosts(2)
+    with served(b, a) as store, Watch([a, b], print) as watch:
+        spot = Spot(store)
+        _slow_down(a, program, word)
+        with _killed_in_the_end(a, spot.attached(a)):
+            until(lambda: a.run(["pgrep", "sleep-well"], check=False).stdout)
+        with _killed_in_the_end(b, spot.attached(b)):
+            until(lambda: not a.run(["pgrep", "sleep-well"], check=False).stdout)
+            until(lambda: running([a, b]))
+            time.sleep(2)
+        assert len({it.host for it in running([a, b])}) == 1
+        assert not watch.twice
+
+
 def test_job_is_frozen_in_time_though_its_guard_was_killed(hosts: Hosts) -> None:
     """When its supervisor is waiting for a store that it is cut off from, with a snapshot begun."""
     host, keeper = hosts(2)
@@ -89,13 +111,21 @@ def test_job_is_frozen_in_time_though_its_guard_was_killed(hosts: Hosts) -> None
         assert running([host]) == set()
 
 
-def _slow_down(host: Host) -> None:
-    """Have CRIU wait before it restores."""
+@contextmanager
+def _killed_in_the_end(host: Host, process: subprocess.Popen[str]) -> Iterator[None]:
+    with process:
+        try:
+            yield
+        finally:
+            host.signal(process, signal.SIGKILL)
+
+
+def _slow_down(host: Host, program: str = "criu", word: str = "swrk") -> None:
+    """Have a program wait before it does what a word says; by default, CRIU before a restore."""
     host.run(["cp", "/usr/bin/sleep", "/usr/local/bin/sleep-well"])
-    script = (
-        '#!/bin/sh\nfor it; do [ "$it" = swrk ] && sleep-well 5; done\nexec /usr/sbin/criu "$@"\n'
-    )
-    path = host.path("/usr/local/sbin/criu")
+    real = host.run(["sh", "-c", f"command -v {program}"]).stdout.strip()
+    script = f'#!/bin/sh\nfor it; do [ "$it" = {word} ] && sleep-well 5; done\nexec {real} "$@"\n'
+    path = host.path(f"/usr/local/sbin/{program}")
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(script)
     path.chmod(0o755)

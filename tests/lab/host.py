@@ -10,6 +10,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -28,6 +29,7 @@ _ENVIRONMENT = {
     "TERM": "xterm",
 }
 _BOOT_SECONDS = 20
+_MUCH, _LINES = 1 << 16, 40
 # a command does not outlive the nsenter that a test kills, for instance by a timeout
 _AS_ROOT = ["setpriv", "--pdeathsig=KILL", "env", "--chdir=/root"]
 
@@ -68,6 +70,7 @@ class Host:
         self._switch = switch
         self._cgroups = cgroups.Cgroups([], [])
         self._unshare: subprocess.Popen[bytes] | None = None
+        self._started: list[subprocess.Popen[str]] = []
 
     def power_on(self) -> None:
         """Boot it; its disk is as it was."""
@@ -180,7 +183,7 @@ class Host:
 
         To kill the returned process kills the command; other signals need `Host.signal`.
         """
-        return subprocess.Popen(
+        process = subprocess.Popen(
             self._enter(argv),
             stdin=subprocess.DEVNULL if stdin is None else stdin,
             stdout=subprocess.PIPE,
@@ -189,6 +192,23 @@ class Host:
             env={**_ENVIRONMENT, **(env or {})},
             start_new_session=True,
         )
+        self._started.append(process)
+        return process
+
+    def said(self) -> str:
+        """Return what tells of a failed test: processes, logs, and the end of outputs not yet read."""
+        if not self.pid:
+            return f"{self.name} is off\n"
+        logs = sorted(self.path("/var/lib/spotrun").glob("*-supervisor.log"))
+        parts = [self.run(["ps", "axf", "-o", "pid,etimes,args"], check=False).stdout]
+        parts += [f"{it.name}:\n{it.read_text()}" for it in logs]
+        for process in self._started:
+            for pipe in (process.stdout, process.stderr):
+                if pipe and not pipe.closed:
+                    os.set_blocking(pipe.fileno(), False)
+                    with suppress(BlockingIOError):
+                        parts.append(os.read(pipe.fileno(), _MUCH).decode(errors="replace"))
+        return "\n".join("\n".join(part.splitlines()[-_LINES:]) for part in parts)
 
     def signal(self, process: subprocess.Popen[str], number: signal.Signals) -> None:
         """Send a signal to a command that `popen` has started."""

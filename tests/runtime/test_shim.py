@@ -16,6 +16,7 @@ from hypothesis import given, strategies
 
 from spotrun.images import trees
 from spotrun.images.address import Address
+from spotrun.images.care import Care
 from spotrun.images.process import SystemRunner
 from spotrun.images.runspec import RunSpec
 from spotrun.runtime import engine, jobs, launcher, shim, shim_restore
@@ -133,10 +134,12 @@ class Bench:
             fcntl.flock(mark, fcntl.LOCK_EX)
             yield
 
-    def record(self, *, parent: str | None, place: jobs.Place) -> None:
+    def record(
+        self, *, parent: str | None, place: jobs.Place = jobs.Place.HERE, care: Care | None = None
+    ) -> None:
         """Let job `train` be known."""
         run, store = RunSpec((), "image", ()), Address("/store", None)
-        record = jobs.Job("train", run=run, store=store, parent=parent, place=place)
+        record = jobs.Job("train", run=run, store=store, parent=parent, place=place, care=care)
         jobs.save(self.paths, record)
 
     def call(self, *words: str, program: list[str] | None = None) -> Called:
@@ -375,6 +378,28 @@ def test_saved_job_is_started_afresh_when_its_user_says_so(bench: Bench) -> None
         assert bench.create().runc[0][len(_GLOBALS)] == "create"
     assert (bench.paths.afresh / "train").exists()
     assert bench.create().runc == []
+
+
+@pytest.mark.parametrize("lease", ["", '{"barred": true}', '{"barred": false}'])
+@pytest.mark.parametrize("supervised", [False, True])
+def test_job_that_is_to_be_looked_after_begins_only_where_it_is(
+    bench: Bench, lease: str, *, supervised: bool
+) -> None:
+    """The engine goes on with what a killed `run` asked for, or starts it after a reboot."""
+    bench.record(parent=None, care=Care())
+    bench.specify(**{engine.JOB_LABEL: "train"})
+    if lease:
+        (bench.paths.leases / "train.json").write_text(lease)
+    with (bench.paths.supervisors / "train.lock").open("w") as lock:
+        if supervised:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        log = bench.folder / "log.json"
+        called = bench.call("--log", str(log), "create", "--bundle", str(bench.bundle), "it")
+    if supervised and "false" in lease:
+        assert "create" in called.runc[0]
+    else:
+        assert (called.status, called.runc) == (1, [])
+        assert "nobody looks after job 'train' any more" in json.loads(log.read_text())["msg"]
 
 
 @pytest.mark.parametrize("name", ["../../victim", "/etc/passwd", "a/b", ".hidden", ""])

@@ -503,6 +503,26 @@ def test_lease_is_given_up_if_nobody_brings_the_job_up(job: _Supervised, *, stal
     assert not job.record.held
 
 
+@pytest.mark.parametrize("silent", [False, True])
+def test_what_a_killed_run_has_made_is_removed_before_the_lease_is_given_up(
+    job: _Supervised, *, silent: bool
+) -> None:
+    """Its engine would start it, beside the job that goes on elsewhere."""
+    here = job.here
+    here.engine.remove(JOB)
+    here.engine.create([f"--name={JOB}", f"--label={JOB_LABEL}={JOB}", IMAGE, *COMMAND])
+    (here.host.paths.supervisors / f"{JOB}~launch.lock").write_text("17")
+    here.engine.silent = silent
+    with _Running(job) as running:
+        if silent:
+            sleep(_A_WHILE)
+            assert job.record.held
+            here.engine.silent = False
+        until(lambda: running.over)
+    assert here.engine.find(JOB) is None
+    assert not job.record.held
+
+
 def _restore_is_killed(job: _Supervised, monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """Leave a restore whose container the engine starts all the same.
 
