@@ -196,7 +196,7 @@ class Host:
         return process
 
     def said(self) -> str:
-        """Return what tells of a failed test: processes, logs, and the end of outputs not yet read."""
+        """Return what tells of a failed test: processes, logs, the end of outputs not yet read."""
         if not self.pid:
             return f"{self.name} is off\n"
         logs = sorted(self.path("/var/lib/spotrun").glob("*-supervisor.log"))
