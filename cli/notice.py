@@ -6,7 +6,6 @@ from spotrun.cli.common import format_option, open_host, output, seconds
 from spotrun.cli.completion import job_names
 from spotrun.cli.result import Result
 from spotrun.hooks.notices import file
-from spotrun.images.errors import JobNotFound
 from spotrun.runtime import supervising
 
 
@@ -26,10 +25,7 @@ def command(names: tuple[str, ...], left: float | None) -> Result:
     Their supervisors save them as well as there is time for, and let them go: exit code 85.
     """
     host = open_host()
-    told = names or supervising.jobs_here(host.paths)
-    for name in told:
-        if not supervising.supervised(host.paths, name):
-            raise JobNotFound(job=name)
+    told = supervising.tended(host.paths, names)
     for name in told:
         file.give(host.paths.notices / name, left)
     if not told:

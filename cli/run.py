@@ -42,6 +42,8 @@ class Launching(click.Command):
                     ("any other", "is the engine's own; unknown flags are written as --flag=true"),
                 ]
             )
+        if self.name != "run":
+            return
         with formatter.section("Options of jobs that come back"):
             formatter.write_dl(
                 [

@@ -1,11 +1,11 @@
 """What `run` does with a job that is looked after: it goes on where it stood, or begins."""
 
 import signal
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import replace
 from datetime import datetime
-from typing import Final
+from typing import Final, NoReturn, Self
 
 from spotrun.cli import wishes
 from spotrun.cli.launching import ABOUT_TO_GO, Given
@@ -56,18 +56,33 @@ class _Launch:
 
     def run(self) -> Result:
         begun = self._host.clock.now()
+        with _Heard() as heard:
+            try:
+                came = self._come(heard)
+            except Terminated:
+                self._told.note(ABOUT_TO_GO)
+                return self._result(Came(None), ExitCode.PREEMPTED)
+            self._say(came)
+            if came.exit_code is not None:
+                return self._result(came, came.exit_code)
+            if not self._attached or self._interactive:
+                self._outlook.tell_now()
+            status = self._stay(begun) if self._attached else int(ExitCode.OK)
+            return self._result(came, status)
+
+    def _come(self, heard: "_Heard") -> Came:
+        """Let the job run here; a signal that comes when it does so already is for the job."""
         try:
             came = coming.come(self._host, self._wish, self._begin, self._told)
-        except Terminated:
-            self._told.note(ABOUT_TO_GO)
-            return self._result(Came(None), ExitCode.PREEMPTED)
-        self._say(came)
-        if came.exit_code is not None:
-            return self._result(came, came.exit_code)
-        if not self._attached or self._interactive:
-            self._outlook.tell_now()
-        status = self._stay(begun) if self._attached else int(ExitCode.OK)
-        return self._result(came, status)
+        except KeyboardInterrupt:
+            if not coming.is_looked_after(self._host, self._wish.job):
+                raise
+            came = Came(None)
+        if self._attached and came.exit_code is None:
+            heard.pass_on(term=self._give_notice, interrupt=self._interrupt)
+        else:
+            heard.pass_on(term=_nothing, interrupt=_nothing)
+        return came
 
     def _begin(self, epoch: int) -> int:
         tended = launcher.Tended(epoch, self._wish.care, self._give_notice)
@@ -116,28 +131,56 @@ class _Launch:
             left = jobs.has_left(host.paths, job)
             return ExitCode.PREEMPTED if left else status
         found = host.container(job)
-        with self._forewarning(), _heeding(self._give_notice, lambda: self._interrupt(host)):
+        with self._forewarning():
             if found:
                 for line in host.engine.logs(found.id, follow=True, part=Excerpt(since=begun)):
                     self._told.log(line)
             return commands.wait(host, [job])[0]
 
-    def _interrupt(self, host: Host) -> None:
-        host.engine.command(["kill", "--signal=INT", self._wish.job], silent=True)
+    def _interrupt(self) -> None:
+        self._host.of(self._wish.job).engine.command(
+            ["kill", "--signal=INT", self._wish.job], silent=True
+        )
 
     def _give_notice(self) -> None:
         """Have the supervisor save the job, and stay until that is done."""
         file.give(self._host.paths.notices / self._wish.job, self._wish.care.grace)
 
 
-@contextmanager
-def _heeding(term: Callable[[], None], interrupt: Callable[[], None]) -> Iterator[None]:
-    handlers = {signal.SIGTERM: term, signal.SIGINT: interrupt}
-    before = {
-        number: signal.signal(number, lambda *_, act=act: act()) for number, act in handlers.items()
-    }
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
+def _nothing() -> None:
+    pass
+
+
+class _Heard:
+    """SIGTERM and Ctrl-C: they take back what is under way, and when the job is here, are its own.
+
+    What Python loses, which it does with an exception where none may be, is passed on likewise.
+    """
+
+    def __init__(self) -> None:
+        self._early: list[int] = []
+        self._acts: dict[int, Callable[[], None]] = {}
+
+    def __enter__(self) -> Self:
+        signals = (signal.SIGTERM, signal.SIGINT)
+        self._before = {it: signal.signal(it, self._take_back) for it in signals}
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._before.items():
             signal.signal(number, handler)
+
+    def pass_on(self, *, term: Callable[[], None], interrupt: Callable[[], None]) -> None:
+        """Do that from now on, and for those that came before."""
+        self._acts = {signal.SIGTERM: term, signal.SIGINT: interrupt}
+        for number in self._acts:
+            signal.signal(number, self._pass_on)
+        for number in self._early:
+            self._pass_on(number)
+
+    def _take_back(self, number: int, _: object) -> NoReturn:
+        self._early.append(number)
+        raise Terminated if number == signal.SIGTERM else KeyboardInterrupt
+
+    def _pass_on(self, number: int, _: object = None) -> None:
+        self._acts[number]()

@@ -5,16 +5,17 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Final, TypeVar
 
-from spotrun.cli.owned import COMING_BACK, JOB
+from spotrun.cli.owned import COMING_BACK, FLAGS, JOB
 from spotrun.hooks.scheduler import NAMES, Scheduler, named
 from spotrun.images.address import Address
 from spotrun.images.care import AUTO, OVERHEAD, Care, Policy
 from spotrun.images.errors import UsageError
-from spotrun.runtime import jobs, probe, rhythm
+from spotrun.runtime import grammar, jobs, probe, rhythm
 from spotrun.runtime.coming import Wish
 
 _SCHEDULER: Final = "--scheduler"
 _KEEP: Final = ("last", "hourly", "daily", "weekly")
+_WORDS: Final = ("--probe", "--resume-cmd", "--notice-command")
 _SIZE: Final = re.compile(r"(\d{1,15}(?:\.\d{1,3})?)([kmg]?)b?", re.IGNORECASE)
 _UNITS: Final = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 
@@ -42,6 +43,10 @@ def wish(own: Mapping[str, str], store: Address, by: Scheduler | None) -> Wish:
         raise UsageError(message=f"{option} needs {JOB}: it is for jobs that come back")
     last, hourly, daily, weekly = (_read(own, f"--keep-{it}", _count) or 0 for it in _KEEP)
     _read(own, "--every", rhythm.every)
+    for option in _WORDS:
+        _read(own, option, _words)
+    for option in FLAGS:
+        _read(own, option, _flag)
     _read(own, "--probe", probe.check)
     care = Care(
         every=own.get("--every", AUTO),
@@ -71,6 +76,17 @@ def size(text: str) -> int:
     if not size:
         raise ValueError(f"{text!r} is nothing")
     return size
+
+
+def _words(text: str) -> str:
+    if not text.strip():
+        raise ValueError("it says nothing")
+    return text
+
+
+def _flag(text: str) -> None:
+    if text and text not in grammar.YES:
+        raise ValueError(f"{text!r} is neither true nor false")
 
 
 def _count(text: str) -> int:

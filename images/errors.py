@@ -6,7 +6,8 @@
     |  |- HostUnfit                 this host lacks something; see `spotrun doctor`
     |  |- JobNotFound
     |  |  |- JobStored              it is only a snapshot
-    |  |  `- JobMoved               it is on another host
+    |  |  |- JobMoved               it is on another host
+    |  |  `- JobUntended            it is here, and nobody looks after it
     |  |- JobBusy                   another spotrun works on the job
     |  |- Unsettled                 what an earlier one left could not be set right yet
     |  |- StateDamaged              a file of spotrun's own makes no sense
@@ -106,7 +107,7 @@ class JobNotFound(Refused):
 class JobStored(JobNotFound):
     """The job has no container: it is a snapshot, and can go on."""
 
-    template = "job {job!r} is stored as {snapshot}: `spotrun restore {job}` goes on with it"
+    template = "job {job!r} is stored as {snapshot}: `{command}` goes on with it"
     hint = ""
 
 
@@ -115,6 +116,13 @@ class JobMoved(JobNotFound):
 
     template = "job {job!r} has moved to {target}"
     hint = "see `spotrun ps` there"
+
+
+class JobUntended(JobNotFound):
+    """The job has no supervisor."""
+
+    template = "nobody looks after job {job!r} on this host"
+    hint = "`spotrun run --job NAME …` makes a job that is looked after, and takes on one that was"
 
 
 class JobBusy(Refused):

@@ -74,7 +74,7 @@ class Came:
 
 def come(host: Host, wish: Wish, begin: Callable[[int], int], observer: Observer) -> Came:
     """Let a job run here and have it looked after; `begin` starts it anew, at an epoch."""
-    if supervising.supervised(host.paths, wish.job) and _runs(host, wish.job):
+    if is_looked_after(host, wish.job):
         _refuse_another_store(host, wish)
         return Came(None)
     store = host.store(wish.store, make=True)
@@ -100,8 +100,10 @@ def come(host: Host, wish: Wish, begin: Callable[[int], int], observer: Observer
         return Came(None, exit_code=ExitCode.OK)
 
 
-def _runs(host: Host, job: str) -> bool:
-    """Tell whether the job has processes here, and is not about to have others."""
+def is_looked_after(host: Host, job: str) -> bool:
+    """Tell whether it has a supervisor here, and processes, and is not about to have others."""
+    if not supervising.supervised(host.paths, job):
+        return False
     record, found = jobs.load(host.paths, job), host.of(job).container(job)
     if record is None or record.place is not jobs.Place.HERE or found is None or found.job != job:
         return False

@@ -90,6 +90,9 @@ ALIASES: Final = {
     "--override-os": "--os", "--override-variant": "--variant",
 }  # fmt: skip
 """Names that engines take and do not show."""
+YES: Final = frozenset(("true", "1", "t", "T", "TRUE", "True"))
+NO: Final = frozenset(("false", "0", "f", "F", "FALSE", "False"))
+"""What Go's strconv.ParseBool takes, and so the engines."""
 _FIRST_RUN_ONLY: Final = frozenset(
     "--attach --authfile --cert-dir --cidfile --conmon-pidfile --creds --decryption-key --detach"
     " --detach-keys --env --env-file --env-host --env-merge --name --passwd --pidfile"
@@ -121,7 +124,7 @@ class Option:
     @property
     def on(self) -> bool:
         """Whether a flag is set: `--rm` and `--rm=true` are, `--rm=false` is not."""
-        return self.value not in {"false", "0", "f", "F", "FALSE", "False"}
+        return self.value not in NO
 
 
 def split(arguments: Sequence[str]) -> RunSpec:

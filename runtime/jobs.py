@@ -106,7 +106,8 @@ def absent(paths: Paths, name: str) -> JobNotFound:
     if record and record.place is Place.MOVED:
         return JobMoved(job=name, target=record.target)
     if record and record.place is Place.STORED:
-        return JobStored(job=name, snapshot=record.parent)
+        command = f"spotrun run --job {name} …" if record.care else f"spotrun restore {name}"
+        return JobStored(job=name, snapshot=record.parent, command=command)
     return JobNotFound(job=name)
 
 

@@ -127,11 +127,12 @@ def _refuse_afresh(job: str, log: str | None, *, restored: bool) -> None:
     record = _state("jobs", job)
     snapshot = record.get("parent")
     if snapshot or restored or _published(_state("journal", job)):
+        way = f"run --job {job} …" if record.get("care") else f"restore {job}"
         said = (
-            f"job {job!r} is saved{f' as {snapshot}' if snapshot else ''}: `spotrun restore {job}`"
+            f"job {job!r} is saved{f' as {snapshot}' if snapshot else ''}: `spotrun {way}`"
             f" goes on with it, and `spotrun restart {job}` starts it afresh"
         )
-    elif record.get("care") is not None and not _is_looked_after(job):
+    elif record.get("care") and not _is_looked_after(job):
         said = (
             f"nobody looks after job {job!r} any more: the command that made it,"
             f" `spotrun run --job {job} …`, goes on with it"

@@ -15,7 +15,7 @@ from time import monotonic, sleep
 from typing import Final
 
 from spotrun.images.address import Address
-from spotrun.images.errors import HostUnfit, JobBusy, JobNotFound
+from spotrun.images.errors import HostUnfit, JobBusy, JobUntended
 from spotrun.runtime import jobs, locks, standing, systemd, tenure
 from spotrun.runtime.host import Host
 from spotrun.runtime.paths import Paths
@@ -118,13 +118,21 @@ def jobs_here(paths: Paths) -> list[str]:
     ]
 
 
+def tended(paths: Paths, names: Sequence[str]) -> Sequence[str]:
+    """Return these jobs, or all that are looked after here; JobNotFound: one is not."""
+    here = jobs_here(paths)
+    for name in names:
+        record = jobs.load(paths, name)
+        if record is None or record.place is not jobs.Place.HERE:
+            raise jobs.absent(paths, name)
+        if name not in here:
+            raise JobUntended(job=name)
+    return names or here
+
+
 def rows(host: Host, names: Sequence[str]) -> list[Row]:
     """Tell of these jobs, or of all that are looked after here; JobNotFound: one is not."""
-    here = jobs_here(host.paths)
-    for name in names:
-        if name not in here:
-            raise JobNotFound(job=name)
-    records = [jobs.load(host.paths, it) for it in names or here]
+    records = [jobs.load(host.paths, it) for it in tended(host.paths, names)]
     return [
         Row(it.name, it.epoch, it.parent, standing.read(host.paths, it.name))
         for it in records

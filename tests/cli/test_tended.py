@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from spotrun.cli import opened, outlook, tended, wishes
+from spotrun.cli import opened, outlook, wishes
 from spotrun.cli import supervise as supervise_verb
 from spotrun.images import lease, ledger
 from spotrun.images.address import Address
@@ -23,11 +23,13 @@ from spotrun.images.ledger import Event
 from spotrun.images.logfile import LogLine
 from spotrun.images.manifest import Kind
 from spotrun.images.process import Completed
-from spotrun.runtime import engines, jobs, restore, standing, supervising, tenure
+from spotrun.runtime import coming, engines, jobs, restore, standing, supervising, tenure
 from spotrun.runtime.coming import Wish
 from spotrun.runtime.forecast import Forecast
+from spotrun.runtime.host import Host
 from spotrun.runtime.paths import Paths
 from spotrun.runtime.standing import Standing
+from spotrun.runtime.transaction import Observer
 from tests.cli.conftest import TALK, Cli, Said
 from tests.fakes.engine import Ended
 from tests.fakes.host import FakeHost
@@ -130,7 +132,7 @@ def _goes_on(here: Living) -> bool:
 def _is_stayed_with() -> bool:
     """Tell whether a signal would be the job's."""
     handlers = map(signal.getsignal, (signal.SIGTERM, signal.SIGINT))
-    return all(getattr(it, "__module__", "") == tended.__name__ for it in handlers)
+    return all(getattr(it, "__name__", "") == "_pass_on" for it in handlers)
 
 
 def _wish(**own: str) -> Wish:
@@ -157,6 +159,10 @@ def _wish(**own: str) -> Wish:
         ("--scheduler cron", "--scheduler is 'cron', and none of auto, none, skypilot, slurm"),
         ("--scheduler slurm", "slurm has not started this process, or its SLURM_JOB_ID"),
         ("--name other", "--name is 'other' and --job 'train': one is enough"),
+        ("--probe=", "--probe: it says nothing"),
+        ("--resume-cmd=", "--resume-cmd: it says nothing"),
+        ("--notice-command=", "--notice-command: it says nothing"),
+        ("--takeover=maybe", "--takeover: 'maybe' is neither true nor false"),
         ("--job ../train", "'../train' cannot be a job's name"),
         ("--job", "option --job needs a value"),
     ],
@@ -422,8 +428,8 @@ def test_job_that_leaves_while_it_is_attached_to_ends_with_85(run: Run, here: Li
         said.append(run())
     assert said[0].status == 85
     assert said[0].err.splitlines()[-1] == (
-        f"spotrun: job {JOB!r} is stored as {here.record.parent}: `spotrun restore {JOB}` goes on"
-        " with it"
+        f"spotrun: job {JOB!r} is stored as {here.record.parent}: `spotrun run --job {JOB} …`"
+        " goes on with it"
     )
 
 
@@ -537,6 +543,47 @@ def test_interrupt_is_for_the_job(run: Run, here: Living) -> None:
         assert run().status == 137
     assert ("kill", "--signal=INT", JOB) in here.engine.commands
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+class _Lost:
+    """Sends a signal from where Python takes no exception, and so loses what handlers raise."""
+
+    def __init__(self, number: signal.Signals) -> None:
+        self._number = number
+
+    def __del__(self) -> None:
+        os.kill(os.getpid(), self._number)
+
+
+@pytest.mark.usefixtures("saved")
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.parametrize("lost", [False, True])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_signal_just_as_the_job_has_come_is_the_jobs(
+    run: Run, here: Living, monkeypatch: pytest.MonkeyPatch, number: signal.Signals, *, lost: bool
+) -> None:
+    """It runs, and nobody else would tell it."""
+    come = coming.come
+
+    def come_and_hear(
+        host: Host, wish: Wish, begin: Callable[[int], int], observer: Observer
+    ) -> coming.Came:
+        came = come(host, wish, begin, observer)
+        if lost:
+            _Lost(number)
+        else:
+            os.kill(os.getpid(), number)
+        return came
+
+    def leave() -> None:
+        if number == signal.SIGTERM:
+            until((here.host.paths.notices / JOB).exists)
+            here.save(leave_running=False)
+
+    monkeypatch.setattr(coming, "come", come_and_hear)
+    with _beside(here, leave):
+        assert run().status == (85 if number == signal.SIGTERM else 137)
+    assert (("kill", "--signal=INT", JOB) in here.engine.commands) is (number == signal.SIGINT)
 
 
 @pytest.mark.usefixtures("saved")
