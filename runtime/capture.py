@@ -22,6 +22,7 @@ from spotrun.images.logformat import LogFormat
 from spotrun.images.manifest import Kind, Tree, new_snapshot_id
 from spotrun.images.store import file_sizes
 from spotrun.runtime import (
+    chronicle,
     criu,
     doctor,
     facts,
@@ -72,7 +73,16 @@ def checkpoint(
         how = LEAVE_RUNNING if leave_running else STOP if kind is Kind.LIVE else STOP_FILES
         with transaction.failing_as(lambda error: failed(job, error)):
             transaction.run(Session(host, lock, observer), how, state)
+    if state.care:
+        _tell(host, state)
     return state
+
+
+def _tell(host: Host, state: CaptureState) -> None:
+    """Write it into the history of a job that has one; a snapshot that is kept here is not yet."""
+    with suppress(SpotrunError):
+        manifest = host.store(state.store).load(state.job, state.snapshot)
+        chronicle.snapshot(host, manifest, state.store)
 
 
 def failed(job: str, error: Exception) -> CaptureFailed:

@@ -8,11 +8,11 @@ from spotrun.images import ledger
 from spotrun.images.address import Address
 from spotrun.images.errors import SpotrunError
 from spotrun.images.ledger import Event
-from spotrun.images.manifest import Manifest
+from spotrun.images.manifest import Manifest, PhaseRecord
 from spotrun.runtime import rhythm
 from spotrun.runtime.host import Host
 
-_FREEZE, _THAW = "suspend GPU", "thaw"
+_FREEZE, _THAW, _STORE = "suspend GPU", "thaw", "store"
 _OWN: Final = 256
 """Events of the job that tell how often it is interrupted; each is a request to the store."""
 _OTHERS: Final = 16
@@ -54,7 +54,6 @@ def mtbf(host: Host, job: str, store: Address) -> float:
 
 def snapshot(host: Host, manifest: Manifest, store: Address) -> None:
     """Add that a snapshot was committed, with what it took."""
-    sent = next((it.bytes for it in manifest.phases if it.name == "store"), 0)
     write(
         host,
         manifest.job,
@@ -64,8 +63,13 @@ def snapshot(host: Host, manifest: Manifest, store: Address) -> None:
         snapshot=manifest.snapshot,
         seconds=sum(it.seconds for it in manifest.phases),
         frozen_seconds=frozen(manifest) if manifest.left_running else 0.0,
-        bytes=sent,
+        bytes=sending(manifest).bytes,
     )
+
+
+def sending(manifest: Manifest) -> PhaseRecord:
+    """Return the phase in which a snapshot was sent."""
+    return next((it for it in manifest.phases if it.name == _STORE), PhaseRecord(_STORE, 0.0, 0))
 
 
 def frozen(manifest: Manifest) -> float:

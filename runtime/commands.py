@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from spotrun.images import ledger
-from spotrun.images.errors import EngineError, ExitCode, Unsettled
+from spotrun.images.errors import EngineError, ExitCode, Unsettled, UsageError
 from spotrun.runtime import afresh, jobs, locks, saving, supervising, transaction, unsent
 from spotrun.runtime.engine import Container
 from spotrun.runtime.host import Host
@@ -35,6 +35,8 @@ def pass_on(host: Host, line: Line, need: Need) -> int:
     found = [(word, *container(host, word)) for word in line.jobs]
     names = [str(it.job) for _, _, it in found]
     marked = names if line.verb == "restart" else []
+    for name in marked:
+        _refuse_restart(host, name)
     with _undisturbed(host, line.verb, names, need), afresh.wanted(host.paths, marked):
         status = 0
         for _, group in groupby(found, key=lambda it: it[1].engine.name):
@@ -43,6 +45,16 @@ def pass_on(host: Host, line: Line, need: Need) -> int:
             words = [line.verb, *line.options, *called, *line.behind]
             status = here[0][1].engine.command(words) or status
     return ExitCode.PREEMPTED if any(jobs.has_left(host.paths, it) for it in names) else status
+
+
+def _refuse_restart(host: Host, name: str) -> None:
+    """Raise UsageError for a job that comes back: from snapshots of a life that would be over."""
+    record = jobs.load(host.paths, name)
+    if record and record.care:
+        raise UsageError(
+            message=f"job {name!r} would come back as it was before: `spotrun stop {name}`, and"
+            f" `spotrun run --fresh --job {name} …`, begin it anew"
+        )
 
 
 def container(host: Host, job: str) -> tuple[Host, Container]:

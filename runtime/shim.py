@@ -127,10 +127,12 @@ def _refuse_afresh(job: str, log: str | None, *, restored: bool) -> None:
     record = _state("jobs", job)
     snapshot = record.get("parent")
     if snapshot or restored or _published(_state("journal", job)):
-        way = f"run --job {job} …" if record.get("care") else f"restore {job}"
+        on, afresh = f"restore {job}", f"restart {job}"
+        if record.get("care"):
+            on, afresh = f"run --job {job} …", f"run --fresh --job {job} …"
         said = (
-            f"job {job!r} is saved{f' as {snapshot}' if snapshot else ''}: `spotrun {way}`"
-            f" goes on with it, and `spotrun restart {job}` starts it afresh"
+            f"job {job!r} is saved{f' as {snapshot}' if snapshot else ''}: `spotrun {on}`"
+            f" goes on with it, and `spotrun {afresh}` starts it afresh"
         )
     elif record.get("care") and not _is_looked_after(job):
         said = (

@@ -317,12 +317,16 @@ class Supervisor:
     def _saved(self, status: int) -> None:
         if status == ExitCode.OK and (manifest := self._newest()):
             self._past.add(manifest)
-            chronicle.snapshot(self._host, manifest, self._tenure.store)
             self._prune()
-            self._next = monotonic() + self._past.interval()
+            self._next = monotonic() + max(self._past.interval(), self._debt(manifest))
             self._foretell()
         else:
             self._next = monotonic() + min(_RETRY, self._past.interval())
+
+    def _debt(self, manifest: Manifest) -> float:
+        """Return the seconds until a snapshot has kept to the limit, on the average."""
+        sent, limit = chronicle.sending(manifest), self._care.upload_limit
+        return sent.bytes / limit - sent.seconds if limit else 0.0
 
     def _foretell(self) -> None:
         """Say whether a last snapshot fits, if that is news."""
@@ -340,11 +344,9 @@ class Supervisor:
         foretold = self._past.foretell(self._watched)
         self._observer.note(f"leaving: {forecast.sentence(foretold, deadline - monotonic())}")
         try:
-            state = leaving.leave(self._host, self._job, foretold, deadline, self._observer)
+            leaving.leave(self._host, self._job, foretold, deadline, self._observer)
         except LeaseLost as error:
             return self.shut_out(error)
-        if state and (manifest := self._newest()):
-            chronicle.snapshot(self._host, manifest, self._tenure.store)
         return self._stopped(f"{notice.source}: {notice.kind}")
 
     def _stopped(self, reason: str) -> int:

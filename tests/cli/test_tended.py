@@ -686,6 +686,28 @@ def test_notice_says_how_long_the_host_will_be_there(cli: Cli, run: Run, here: L
     assert (here.host.paths.notices / JOB).read_text() == "150s\n"
 
 
+def test_job_that_comes_back_is_not_restarted(cli: Cli, run: Run, here: Living) -> None:
+    """It would come back as it was before."""
+    run("-d")
+    said = cli("restart", JOB)
+    assert (said.status, said.out) == (125, "")
+    assert f"`spotrun run --fresh --job {JOB} …`, begin it anew" in said.err
+    assert here.container.running
+
+
+def test_job_that_nobody_looks_after_is_no_unknown_one(
+    cli: Cli, run: Run, here: Living, looked_after: threading.Event
+) -> None:
+    """As one whose supervisors were killed, or that was started without."""
+    run("-d")
+    looked_after.set()
+    until(lambda: not supervising.supervised(here.host.paths, JOB))
+    for verb in ("status", "notice"):
+        said = cli(verb, JOB)
+        assert (said.status, said.out) == (125, "")
+        assert said.err.startswith(f"spotrun: nobody looks after job {JOB!r} on this host\n")
+
+
 def test_notice_is_given_to_nobody_if_one_job_is_not_here(cli: Cli, run: Run, here: Living) -> None:
     """Whoever typed it wrong has time for another try."""
     run("-d")

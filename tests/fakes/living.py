@@ -44,7 +44,7 @@ JOB: Final = "train"
 IMAGE: Final = "localhost/busybox:1"
 COMMAND: Final = ("work", "hard")
 SILENT: Final = "it does not answer"
-_SECONDS: Final = 10.0
+_SECONDS: Final = 30.0
 _SPEC: Final[dict[str, Any]] = {
     "process": {"args": list(COMMAND), "env": ["PATH=/bin", "HOME=/root"]},
     "mounts": [],

@@ -370,6 +370,18 @@ def test_saved_job_is_not_started_afresh(bench: Bench, place: jobs.Place) -> Non
     assert "`spotrun restore train` goes on with it" in said["msg"]
 
 
+def test_saved_job_that_comes_back_is_told_to_go_on_by_its_own_command(bench: Bench) -> None:
+    """It would take the lease, and be looked after."""
+    bench.record(parent="20261201T100000Z-000000", care=Care())
+    bench.specify(**{engine.JOB_LABEL: "train"})
+    log = bench.folder / "log.json"
+    called = bench.call("--log", str(log), "create", "--bundle", str(bench.bundle), "it")
+    assert called.runc == []
+    said = json.loads(log.read_text())["msg"]
+    assert "`spotrun run --job train …` goes on with it" in said
+    assert "`spotrun run --fresh --job train …` starts it afresh" in said
+
+
 def test_saved_job_is_started_afresh_when_its_user_says_so(bench: Bench) -> None:
     """As long as the command goes on that says so; the mark of a killed one means nothing."""
     bench.record(parent="20261201T100000Z-000000", place=jobs.Place.HERE)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import replace
+from datetime import datetime
 from queue import SimpleQueue
 from time import monotonic, sleep
 from typing import Final, Self
@@ -163,7 +164,7 @@ class _Running:
 def _first(job: _Supervised) -> None:
     """Wait until the first snapshot is made, and was learned from."""
     until(lambda: job.events("snapshot"))
-    until(lambda: not job.said.saving)
+    until(lambda: job.said.saved and not job.said.saving)
 
 
 def test_job_is_saved_soon_after_its_begin(job: _Supervised) -> None:
@@ -521,6 +522,17 @@ def test_what_a_killed_run_has_made_is_removed_before_the_lease_is_given_up(
         until(lambda: running.over)
     assert here.engine.find(JOB) is None
     assert not job.record.held
+
+
+def test_next_snapshot_waits_until_the_last_one_has_kept_to_the_limit(job: _Supervised) -> None:
+    """However small each is: the average counts."""
+    care = replace(_RARELY, every="10s", upload_limit=1)
+    jobs.save(job.here.host.paths, replace(job.here.record, care=care))
+    with _Running(job):
+        _first(job)
+        due = datetime.fromisoformat(job.said.next) - job.here.host.clock.now()
+        sent = job.events("snapshot")[0].bytes
+        assert sent / 2 < due.total_seconds() < sent + 100
 
 
 def _restore_is_killed(job: _Supervised, monkeypatch: pytest.MonkeyPatch) -> list[bool]:
