@@ -13,6 +13,7 @@ from spotrun.cli.outlook import Outlook
 from spotrun.cli.output import Output
 from spotrun.cli.result import Result
 from spotrun.hooks.notices import file
+from spotrun.hooks.notices.command import Command
 from spotrun.images.errors import ExitCode, SpotrunError, Terminated, UsageError
 from spotrun.images.logfile import Excerpt
 from spotrun.images.runspec import RunSpec
@@ -29,6 +30,9 @@ def launch(host: Host, given: Given, told: Output) -> Result:
         raise UsageError(message=f"{given.verb} makes no job that comes back: use run")
     scheduler = wishes.scheduler(given.own)
     wish = wishes.wish(given.own, given.store or host.own_store, scheduler)
+    command = wish.care.notice_command
+    if command and not Command(command, host.runner).probe():
+        raise UsageError(message=f"--notice-command cannot be run: {command}")
     if wish.store == host.own_store:
         told.note("its snapshots stay on this host: --store names a place that others reach")
     result = _Launch(host.of(wish.job), given, wish, told).run()

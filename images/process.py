@@ -5,6 +5,7 @@ It lies in the lowest layer because all four folders need it.
 
 import os
 import shlex
+import signal
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
@@ -132,7 +133,7 @@ class SystemRunner:
             try:
                 out, err = child.communicate(text.encode() if text is not None else None, timeout)
             except subprocess.TimeoutExpired as late:
-                child.kill()
+                os.killpg(child.pid, signal.SIGKILL)  # it leads its session, and may have children
                 raise TimeoutError(f"{argv[0]} took more than {timeout:g} s") from late
         return Completed(child.returncode, _text(out), _text(err))
 

@@ -162,6 +162,7 @@ def _wish(**own: str) -> Wish:
         ("--probe=", "--probe: it says nothing"),
         ("--resume-cmd=", "--resume-cmd: it says nothing"),
         ("--notice-command=", "--notice-command: it says nothing"),
+        ("--notice-command ./absent", "--notice-command cannot be run: ./absent"),
         ("--takeover=maybe", "--takeover: 'maybe' is neither true nor false"),
         ("--job ../train", "'../train' cannot be a job's name"),
         ("--job", "option --job needs a value"),

@@ -14,6 +14,7 @@ import pytest
 from spotrun.images.errors import CommandFailed
 from spotrun.images.process import Completed, SystemRunner, checked
 
+_ODD = 61.0017
 _SECONDS = 5.0
 _ATTACH = """
 from spotrun.images.process import SystemRunner
@@ -128,6 +129,16 @@ def test_child_that_takes_too_long_is_killed(runner: SystemRunner, tmp_path: Pat
     with pytest.raises(TimeoutError, match=r"^sh took more than 0\.2 s$"):
         runner.run(["sh", "-c", script], timeout=0.2)
     assert not Path(f"/proc/{int((tmp_path / 'pid').read_text())}").exists()
+
+
+def test_children_of_one_that_takes_too_long_are_killed_too(runner: SystemRunner) -> None:
+    """They have the pipe that is read: who waits for its end is not kept waiting."""
+    begun = time.monotonic()
+    with pytest.raises(TimeoutError):
+        runner.run(["sh", "-c", f"sleep {_ODD} & sleep {_ODD}"], timeout=0.2)
+    assert time.monotonic() - begun < 30
+    left = subprocess.run(["pgrep", "--full", f"^sleep {_ODD}$"], capture_output=True, check=False)
+    assert not left.stdout
 
 
 def test_ctrl_c_does_not_reach_a_child_that_is_run(runner: SystemRunner) -> None:
