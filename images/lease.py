@@ -193,12 +193,15 @@ class Lease:
                 self._written = self._still_ours()
 
     def _still_ours(self) -> Found:
-        """Read our own write that was not acknowledged in time; LeaseLost: it is another's."""
+        """Read our own write that was not acknowledged in time; LeaseLost: it is another's.
+
+        StoreUnavailable: the store itself has gone, which says nothing of the lease.
+        """
         found = _read(self._store, self._job)
-        if found:
-            record, _ = found
-            if record.held and (record.holder, record.epoch) == (self.holder, self.epoch):
-                return found
+        if found is None:
+            self._store.require()
+        elif found[0].held and (found[0].holder, found[0].epoch) == (self.holder, self.epoch):
+            return found
         self._lost = True
         taker = f"host {found[0].host} has taken it" if found else "its object has been removed"
         raise LeaseLost(job=self._job, reason=taker)

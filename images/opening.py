@@ -29,10 +29,9 @@ from spotrun.images.errors import (
 )
 from spotrun.images.keys import WrappedKey
 from spotrun.images.seal import Keyed, Plain, Seal
-from spotrun.images.store import SNAPSHOTS, Store
+from spotrun.images.store import IDENTITY, SNAPSHOTS, Store
 
 FORMAT: Final = 1
-IDENTITY: Final = "store.json"
 SECRET_VARIABLE: Final = "SPOTRUN_KEY"  # noqa: S105 # the name of a variable
 _SHORTEST: Final = 16
 _LONGEST: Final = 64 << 10

@@ -44,6 +44,7 @@ from spotrun.images.recipe import Content
 from spotrun.images.runspec import ImageRef
 from spotrun.images.seal import Broken, Keyed, Seal, open_document, seal_document
 
+IDENTITY: Final = "store.json"
 SNAPSHOTS: Final = "snapshots/"
 IMAGES: Final = "images/"
 _READERS: Final = 16
@@ -88,6 +89,15 @@ class Store:
     def encrypted(self) -> bool:
         """Tell whether nobody can read it without a key."""
         return isinstance(self.seal, Keyed)
+
+    def require(self) -> None:
+        """Raise StoreUnavailable if it has gone: unmounted, wiped, or another is in its place."""
+        try:
+            there = msgspec.json.decode(self.backend.get(IDENTITY), type=dict[str, object])
+        except (ObjectMissing, msgspec.MsgspecError):
+            raise StoreUnavailable(store=self, reason=f"its {IDENTITY} has gone") from None
+        if there.get("id") != self.id:
+            raise StoreUnavailable(store=self, reason="another store is in its place")
 
     def begin(self, hold_id: str, job: str, host: str) -> Push:
         """Hold the store for a push, and learn what it has; the same id gives the same push."""

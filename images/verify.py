@@ -20,12 +20,11 @@ from spotrun.images.lease import PREFIX as LEASES
 from spotrun.images.ledger import PREFIX as HISTORY
 from spotrun.images.manifest import Manifest
 from spotrun.images.meter import Meter
-from spotrun.images.opening import IDENTITY
 from spotrun.images.pack import Pack, PackRef, key_of
 from spotrun.images.prune import IMAGE_KEY, SNAPSHOT_KEY
 from spotrun.images.pull import Damaged
 from spotrun.images.seal import Broken, Seal, open_document
-from spotrun.images.store import IMAGES, SNAPSHOTS, Store, StoredImage, Tell
+from spotrun.images.store import IDENTITY, IMAGES, SNAPSHOTS, Store, StoredImage, Tell
 
 T = TypeVar("T")
 DAMAGED: Final = "damaged/"

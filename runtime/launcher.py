@@ -17,16 +17,27 @@ from spotrun.runtime.engine import CRIU_ANNOTATION, JOB_LABEL, Container
 from spotrun.runtime.host import Host
 from spotrun.runtime.paths import Paths
 
-_SHIM: Final = """\
-#!/bin/sh
-# Python, which takes as long to start as runc, is for what may be a restore.
+_SHIM: Final = r"""#!/bin/sh
+# Python, which takes as long to start as runc, is for what may be a restore or is to be refused.
 export SPOTRUN_RUN={run} SPOTRUN_STATE={state} SPOTRUN_SHIM="$0"
+begins() {{ # whether a job is created that was never saved, and that nobody is to look after
+    while [ $# -gt 1 ] && [ "$1" != --bundle ] && [ "$1" != -b ]; do shift; done
+    notes=$(grep -oE '"(io\.spotrun\.[a-z]+|org\.criu\.config)":"[^"]*"' "$2/config.json") || return
+    job=${{notes#'"io.spotrun.job":"'}}
+    job=${{job%%'"'*}}
+    case $job in *[!A-Za-z0-9_.-]*) return 1 ;; esac
+    [ "$notes" = "\"io.spotrun.job\":\"$job\"
+\"org.criu.config\":\"$SPOTRUN_STATE/criu/$job.conf\"" ] || return
+    [ ! -e "$SPOTRUN_STATE/journal/$job.json" ] || return
+    [ "$(grep -cE '^ "(care|parent)": null' "$SPOTRUN_STATE/jobs/$job.json")" = 2 ]
+}}
 for last; do :; done
 case "${{0##*/}} $* " in
-criu\\ *|*' create '*) ;;
+criu\ *) ;;
+*' create '*) begins "$@" 2>/dev/null && exec runc "$@" ;;
 *) [ -e "$SPOTRUN_RUN/restored/$last" ] || [ -e "$SPOTRUN_RUN/networks/$last" ] || exec runc "$@" ;;
 esac
-exec {python} -IS -c 'import sys; sys.path.append(sys.argv.pop(1)); import shim; shim.main()' \\
+exec {python} -IS -c 'import sys; sys.path.append(sys.argv.pop(1)); import shim; shim.main()' \
     {folder} "$@"
 """
 """-I and -S: no environment, no site packages; a third of Python's start."""

@@ -153,7 +153,7 @@ class LivingEngine(FakeEngine):
 
 
 class LivingRunner(ScriptedRunner):
-    """Runs `tar` and `sh` for real, answers for other programs, and has processes of spotrun's at hand."""
+    """Runs `tar` and `sh` for real, answers for others, and has processes of spotrun's at hand."""
 
     def __init__(self) -> None:
         """Answer as the programs of a fit host do."""

@@ -18,11 +18,11 @@ import zstandard
 from spotrun.images import keys
 from spotrun.images.backends.memory import MemoryBackend
 from spotrun.images.errors import SnapshotDamaged, SpotrunError, StoreForeign, StoreLocked
-from spotrun.images.opening import IDENTITY, make_in, open_in
+from spotrun.images.opening import make_in, open_in
 from spotrun.images.pack import footer_of
 from spotrun.images.pages import PAGE
 from spotrun.images.seal import Keyed, Plain
-from spotrun.images.store import Store, StoredImage, file_sizes
+from spotrun.images.store import IDENTITY, Store, StoredImage, file_sizes
 from tests.fakes.snapshots import IMAGE
 from tests.fakes.stores import MASTER, copied, objects, page_files, pushed, read, written
 

@@ -16,6 +16,7 @@ from spotrun.images.care import Policy
 from spotrun.images.errors import LeaseHeld, LeaseLost, SnapshotNotFound, StoreUnavailable
 from spotrun.images.holds import LIFE
 from spotrun.images.lease import DURATION, PREFIX, Lease, Record, boot_time, read
+from spotrun.images.opening import make_in, open_in
 from spotrun.images.prune import prune
 from spotrun.images.repair import repair
 from spotrun.images.retention import Committed, Reason, judge
@@ -25,7 +26,7 @@ from spotrun.images.verify import verify
 from tests.fakes.partitions import Fate, Network, Passage, World
 from tests.fakes.seaweed import Bucket
 from tests.fakes.snapshots import NOW, manifest, publish
-from tests.fakes.stores import MASTER, STORE, keyed, plain
+from tests.fakes.stores import MASTER, STORE, keyed, objects, plain
 
 _JOB = "train"
 _KEY = PREFIX + _JOB
@@ -292,9 +293,34 @@ def test_publisher_without_a_lease_and_who_makes_it_see_each_other(time: _Time) 
         assert plain(world.store).committed(_JOB) == ([] if told else [_FIRST])
 
 
+def _made() -> Store:
+    backend = MemoryBackend()
+    make_in(backend, None)
+    return open_in(backend, None)
+
+
+@pytest.mark.parametrize("another", [False, True])
+def test_lease_is_not_lost_with_its_store(time: _Time, *, another: bool) -> None:
+    """An unmounted one says nothing of it; when it is back, all goes on."""
+    store = _made()
+    lease = Lease(store, _JOB, host="host-a", now=time)
+    lease.acquire()
+    there = objects(store)
+    store.backend.delete(there)
+    if another:
+        make_in(store.backend, None)
+    with pytest.raises(StoreUnavailable, match="another store" if another else "has gone"):
+        lease.renew()
+    for key, content in there.items():
+        store.backend.put(key, content)
+    time.seconds += 2 * DURATION
+    lease.renew()
+    assert lease.expires_at > time.seconds
+
+
 def test_lease_that_cannot_be_read_is_found_and_set_aside(time: _Time) -> None:
     """Who holds it freezes; then it can be taken again."""
-    store = plain()
+    store = _made()
     lease = Lease(store, _JOB, host="host-a", now=time)
     lease.acquire()
     found = verify(store, read_data=True)

@@ -5,6 +5,7 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -431,6 +432,34 @@ def test_plan_elsewhere_is_none_of_ours(bench: Bench, tmp_path: Path) -> None:
     foreign = bench.plan.rename(tmp_path / "foreign.json")
     bench.specify(**{engine.RESTORE_ANNOTATION: str(foreign)})
     assert bench.create().runc[0][len(_GLOBALS)] == "create"
+
+
+def test_job_that_begins_costs_no_python(bench: Bench) -> None:
+    """It would take as long as all else of the shim; what engines write has no spaces."""
+    bench.paths.shim.write_text(launcher.shim(bench.paths).replace(sys.executable, "false"))
+    notes = {
+        engine.JOB_LABEL: "train",
+        engine.CRIU_ANNOTATION: str(bench.paths.criu_config("train")),
+    }
+    config = bench.bundle / "config.json"
+
+    def create(**more: str) -> Called:
+        config.write_text(json.dumps({"annotations": {**notes, **more}}, separators=(",", ":")))
+        return bench.create()
+
+    assert create().runc == []
+    bench.record(parent=None)
+    assert create().runc[0][len(_GLOBALS)] == "create"
+    assert create(**{"io.spotrun.restore": "/plan"}).runc == []
+    assert create(**{engine.JOB_LABEL: "../train"}).runc == []
+    entry = bench.paths.journal / "train.json"
+    entry.write_text("{}")
+    assert create().runc == []
+    entry.unlink()
+    bench.record(parent=None, care=Care())
+    assert create().runc == []
+    bench.record(parent="20261201T100000Z-000000")
+    assert create().runc == []
 
 
 def test_job_that_was_never_saved_starts_afresh(bench: Bench) -> None:
