@@ -11,20 +11,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from spotrun.images.errors import EngineError, HostUnfit, NotHere
-from spotrun.images.logfile import WHOLE, Excerpt, LogLine
-from spotrun.images.logformat import LogFile, LogFormat
 from spotrun.images.process import Runner
 from spotrun.images.runspec import ImageRef
 from spotrun.runtime import engine_cli, grammar
 from spotrun.runtime.engine import JOB_LABEL, Container, Mount
 from spotrun.runtime.engine_cli import MAKING
 from spotrun.runtime.engines import RUNTIME, SOCKET, docker_is_told
-from spotrun.runtime.frames import frames
 from spotrun.runtime.processes import overlay_upper
 
 if TYPE_CHECKING:
     from docker import APIClient
 
+    from spotrun.images.logfile import Excerpt, LogLine
+    from spotrun.images.logformat import LogFile
     from spotrun.runtime.containerd import Containerd
 
 _BUNDLES: Final = (
@@ -117,8 +116,11 @@ class Docker:
         with self._api() as api:
             return int(api.wait(container, timeout=None)["StatusCode"])
 
-    def logs(self, container: str, *, follow: bool, part: Excerpt = WHOLE) -> Iterator[LogLine]:
+    def logs(self, container: str, *, follow: bool, part: "Excerpt") -> "Iterator[LogLine]":
         """Read the log endpoint, which has frames unless the container has a terminal."""
+        from spotrun.images.logfile import LogLine
+        from spotrun.runtime.frames import frames
+
         with self._api() as api:
             terminal = api.inspect_container(container)["Config"]["Tty"]
             params = {"stdout": True, "stderr": True, "follow": follow, **part.query}
@@ -208,8 +210,10 @@ class Docker:
             created=attrs["Created"],
         )
 
-    def _log(self, container: str) -> LogFile:
+    def _log(self, container: str) -> "LogFile":
         """Return where it will be also before the first start, when Docker does not say it yet."""
+        from spotrun.images.logformat import LogFile, LogFormat
+
         folder = Path(self._info["DockerRootDir"], "containers", container)
         return LogFile(folder / f"{container}-json.log", LogFormat.JSON)
 

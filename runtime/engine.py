@@ -3,11 +3,13 @@
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
-from spotrun.images.logfile import WHOLE, Excerpt, LogLine
-from spotrun.images.logformat import LogFile
 from spotrun.images.runspec import ImageRef
+
+if TYPE_CHECKING:  # `run` reads no logs, and is compared with `docker run`
+    from spotrun.images.logfile import Excerpt, LogLine
+    from spotrun.images.logformat import LogFile
 
 JOB_LABEL: Final = "io.spotrun.job"
 """Label and annotation of every container of a job; its value is the job's name."""
@@ -51,7 +53,7 @@ class Container:
     """Folder with the `config.json` that the OCI runtime was given; None: it never started."""
     upper: Path
     """Upper directory of its overlay."""
-    log: LogFile | None
+    log: "LogFile | None"
     """Its log file; None: its log driver keeps none that can be copied."""
     mounts: tuple[Mount, ...]
     """Volumes and bind mounts."""
@@ -144,7 +146,7 @@ class Engine(Protocol):
         """Wait until a container has ended, and return its exit code."""
         ...
 
-    def logs(self, container: str, *, follow: bool, part: Excerpt = WHOLE) -> Iterator[LogLine]:
+    def logs(self, container: str, *, follow: bool, part: "Excerpt") -> "Iterator[LogLine]":
         """Yield a container's output from its first line on, or a part of it."""
         ...
 

@@ -9,8 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from spotrun.images.errors import EngineError, NotHere
-from spotrun.images.logfile import WHOLE, Excerpt, LogLine
-from spotrun.images.logformat import LogFile, LogFormat
 from spotrun.images.process import Completed, Runner
 from spotrun.images.runspec import ImageRef
 from spotrun.runtime import engine_cli
@@ -20,6 +18,9 @@ from spotrun.runtime.paths import Paths
 
 if TYPE_CHECKING:
     from podman import PodmanClient
+
+    from spotrun.images.logfile import Excerpt, LogLine
+    from spotrun.images.logformat import LogFile
 
 _FILE_LOGS: Final = frozenset(("k8s-file", "json-file"))
 """Log drivers that keep a file, both in the format of Kubernetes."""
@@ -108,7 +109,7 @@ class Podman:
         with self._api() as api:
             return int(api.containers.get(container).wait())
 
-    def logs(self, container: str, *, follow: bool, part: Excerpt = WHOLE) -> Iterator[LogLine]:
+    def logs(self, container: str, *, follow: bool, part: "Excerpt") -> "Iterator[LogLine]":
         """Read the frames of the log endpoint."""
         with self._api() as api:
             from spotrun.runtime.podman_service import output
@@ -199,7 +200,9 @@ def _exit_code(state: dict[str, Any]) -> int:
     return _LOST if state["Status"] == "exited" and finished < started else int(state["ExitCode"])
 
 
-def _log(path: str) -> LogFile:
+def _log(path: str) -> "LogFile":
+    from spotrun.images.logformat import LogFile, LogFormat
+
     return LogFile(Path(path), LogFormat.KUBERNETES)
 
 

@@ -1,5 +1,8 @@
 """`spotrun run` reads its command line as docker does, and says what it makes of it."""
 
+import subprocess
+import sys
+
 import pytest
 
 from spotrun.runtime import jobs
@@ -47,3 +50,14 @@ def test_what_is_given_in_the_place_of_an_option_is_told(cli: Cli, fake: FakeHos
     record = jobs.load(fake.host.paths, "job")
     assert record
     assert record.run.options == ("-d", "--name=job", "--ipc=host", "--shm-size=1g")
+
+
+def test_run_loads_nothing_that_it_does_not_need() -> None:
+    """It is compared with `docker run`, and half of what it costs is what it imports."""
+    heavy = "rich click msgspec podman docker boto3 spotrun.images.logfile"
+    script = (
+        "import sys, spotrun.cli.main; print(*(it for it in sys.argv[1:] if it in sys.modules))"
+    )
+    argv = [sys.executable, "-c", script, *heavy.split()]
+    loaded = subprocess.run(argv, capture_output=True, text=True, check=True)
+    assert loaded.stdout == "\n"

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from spotrun.images.errors import EngineError, ExitCode, NotHere
-from spotrun.images.logfile import Excerpt, LogLine
+from spotrun.images.logfile import WHOLE, Excerpt, LogLine
 from spotrun.images.runspec import ImageRef
 from spotrun.runtime.engine import JOB_LABEL, Container, Engine
 from tests.fakes.engine import Ended
@@ -190,7 +190,7 @@ def output_comes_from_both_streams(engine: Engine, image: str) -> None:
     identity = engine.create([image, *_TALK])
     engine.start(identity)
     for follow in (True, False):
-        lines = list(engine.logs(identity, follow=follow))
+        lines = list(engine.logs(identity, follow=follow, part=WHOLE))
         for stream, said in (("stdout", b"out\n"), ("stderr", b"err\n")):
             assert b"".join(it.data for it in lines if it.stream == stream) == said
     assert _ended(engine, identity).exit_code == 3
@@ -198,7 +198,7 @@ def output_comes_from_both_streams(engine: Engine, image: str) -> None:
 
 def output_of_a_missing_container_is_refused(engine: Engine, image: str) -> None:  # noqa: ARG001
     """No output is something else than no container."""
-    _refused(NotHere, lambda: list(engine.logs("absent", follow=False)))
+    _refused(NotHere, lambda: list(engine.logs("absent", follow=False, part=WHOLE)))
 
 
 def a_part_of_the_output_can_be_asked_for(engine: Engine, image: str) -> None:
@@ -349,7 +349,7 @@ def _started(engine: Engine, image: str, *command: str) -> Container:
 
 def _ended(engine: Engine, container: str) -> Container:
     """Return a container once it has ended; its log says when that is."""
-    for _ in engine.logs(container, follow=True):
+    for _ in engine.logs(container, follow=True, part=WHOLE):
         pass
     while _found(engine, container).running:
         pass
