@@ -48,15 +48,18 @@ def _close(here: Living) -> None:
 
 def _while_guarded(here: Living, act: Callable[[], object]) -> None:
     """Do something while the job has a guard, and a supervisor that does nothing."""
-    over = here.host.paths.run / "over"
-    over.unlink(missing_ok=True)
+    begun, over = (here.host.paths.run / it for it in ("begun", "over"))
+    for it in (begun, over):
+        it.unlink(missing_ok=True)
 
     def supervise() -> int:
+        begun.touch()
         until(over.exists)
         return 0
 
     def acting() -> None:
         try:
+            until(begun.exists)  # else the supervisor inherits what is locked meanwhile
             act()
         finally:
             over.touch()
