@@ -25,7 +25,10 @@ _PROPERTIES: Final = (
     "OOMPolicy=continue",
     f"After={_ENGINES}",  # what is started after these is stopped before them
 )
-_OF_A_SERVICE: Final = re.compile("(SYSTEMD|LISTEN|WATCHDOG|NOTIFY|JOURNAL|INVOCATION|MANAGER)_?.*")
+_OF_A_SERVICE: Final = frozenset(
+    "INVOCATION_ID JOURNAL_STREAM LISTEN_FDNAMES LISTEN_FDS LISTEN_PID MAINPID MANAGERPID"
+    " NOTIFY_SOCKET SYSTEMD_EXEC_PID WATCHDOG_PID WATCHDOG_USEC".split()
+)
 """Variables by which systemd tells a service about itself (systemd.exec(5))."""
 _NAME: Final = re.compile("[A-Za-z_][A-Za-z0-9_]*")
 
@@ -67,6 +70,6 @@ def _assignments(variables: Mapping[str, str]) -> str:
     wanted = {
         name: re.sub(r'(["\\`$])', r"\\\1", value)
         for name, value in variables.items()
-        if _NAME.fullmatch(name) and not _OF_A_SERVICE.fullmatch(name)
+        if _NAME.fullmatch(name) and name not in _OF_A_SERVICE
     }
     return "".join(f'{name}="{value}"\n' for name, value in wanted.items())

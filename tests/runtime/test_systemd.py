@@ -77,9 +77,10 @@ def test_variables_are_written_so_that_systemd_reads_the_same_and_nobody_else_re
     monkeypatch.setenv("INVOCATION_ID", "1")
     monkeypatch.setenv("LISTEN_FDS", "3")
     monkeypatch.setenv("NOT A NAME", "1")
+    monkeypatch.setenv("NOTIFY_BY", "mail")  # its user's own, as for a command that gives notice
     _serve(_Systemd(0), tmp_path, tmp_path)
     file = tmp_path / "train"
-    assert file.read_text() == 'SECRET="a \\"b\\" \\\\ \\$C \\`d\\`\ne \'f\'"\n'
+    assert file.read_text() == 'SECRET="a \\"b\\" \\\\ \\$C \\`d\\`\ne \'f\'"\nNOTIFY_BY="mail"\n'
     assert file.stat().st_mode & 0o777 == 0o600
 
 
