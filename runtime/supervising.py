@@ -144,8 +144,10 @@ def rows(host: Host, names: Sequence[str]) -> list[Row]:
 def serving(paths: Paths, job: str) -> Iterator[int]:
     """Be the job's supervisor; yield the descriptor of the lock, which a child has, too."""
     with _held(_lock(paths, job), job, SUPERVISE) as fd:
-        yield fd
-        (paths.environments / job).unlink(missing_ok=True)
+        try:
+            yield fd
+        finally:  # it is begun again only if it was killed
+            (paths.environments / job).unlink(missing_ok=True)
 
 
 def begin(host: Host, job: str) -> None:
