@@ -78,12 +78,13 @@ def _common(container: dict[str, Any]) -> dict[str, Any]:
         config["Hostname"] = "made up"
     for terminal in ("AttachStdin", "AttachStdout", "AttachStderr", "StdinOnce"):
         del config[terminal]
-    config["Env"] = sorted(config["Env"] or ())  # Docker's client gives them in a Go map's order
+    # Docker's client keeps these in a Go map, which has a new order each time
+    config["Env"] = sorted(config["Env"] or ())
     for mount in kept["Mounts"]:
         if len(mount.get("Name", "")) == 64:
             mount["Name"] = mount["Source"] = "made up"
     kept["Mounts"].sort(key=lambda mount: mount["Destination"])
-    kept["HostConfig"]["Binds"] = kept["HostConfig"]["Binds"] or None
+    kept["HostConfig"]["Binds"] = sorted(kept["HostConfig"]["Binds"] or ())
     return kept
 
 
