@@ -104,8 +104,8 @@ def is_looked_after(host: Host, job: str) -> bool:
     """Tell whether it has a supervisor here, and processes, and is not about to have others."""
     if not supervising.supervised(host.paths, job):
         return False
-    record, found = jobs.load(host.paths, job), host.of(job).container(job)
-    if record is None or record.place is not jobs.Place.HERE or found is None or found.job != job:
+    record, found = jobs.load(host.paths, job), host.of(job).job_container(job)
+    if record is None or record.place is not jobs.Place.HERE or found is None:
         return False
     return found.running and not supervising.launched(host.paths, job)
 
@@ -121,8 +121,8 @@ def _refuse_another_store(host: Host, wish: Wish) -> None:
 
 def _halt(host: Host, job: str) -> None:
     """Freeze what nobody has frozen whose lease is over: those who look after it were killed."""
-    found = host.container(job)
-    if found and found.job == job and host.oci.status(found.id) == "running":
+    found = host.job_container(job)
+    if found and host.oci.status(found.id) == "running":
         host.oci.freeze(found.id)
         fence.mark(host.paths, job)
 
@@ -140,8 +140,8 @@ def _is_here(host: Host, wish: Wish, taken: Tenure, before: int | None, *, thaw:
     `before` is the epoch that this host had it at, if its lease still said so.
     """
     host, record = host.of(wish.job), jobs.load(host.paths, wish.job)
-    found = host.container(wish.job) if record and record.place is jobs.Place.HERE else None
-    if record is None or found is None or found.job != wish.job or not found.running:
+    found = host.job_container(wish.job) if record and record.place is jobs.Place.HERE else None
+    if record is None or found is None or not found.running:
         return False
     last = record.epoch if before is None else before
     if taken.epoch != last + 1:  # another host has had it since: what runs here is past

@@ -112,8 +112,8 @@ class _Watch:
     def _asked(self) -> tuple[Host, str] | None:
         """Ask the engine, which may be silent for long."""
         host = self._host.of(self._job)
-        found = host.container(self._job)
-        return (host, found.id) if found and found.job == self._job else None
+        found = host.job_container(self._job)
+        return (host, found.id) if found else None
 
 
 def _fork(supervise: Callable[[], int], watch: _Watch) -> int:

@@ -77,6 +77,11 @@ class Host:
         record = jobs.load(self.paths, job)
         return self.engine.find(record.container if record and record.container else job)
 
+    def job_container(self, job: str) -> Container | None:
+        """Return a job's container, and not one that others have given its name."""
+        found = self.container(job)
+        return found if found and found.job == job else None
+
     @property
     def own_store(self) -> Address:
         """The store that a job has when its user names none."""

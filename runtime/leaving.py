@@ -95,8 +95,8 @@ def _unpause(host: Host, job: str) -> None:
 def drop(host: Host, job: str, *, taker: str | None = None) -> None:
     """End a job whose lock is held: its last snapshot counts, on the taker or whatever comes."""
     host = host.of(job)
-    record, found = jobs.load(host.paths, job), host.container(job)
+    record, found = jobs.load(host.paths, job), host.job_container(job)
     if record and record.place is jobs.Place.HERE:
         jobs.let_go(host.paths, record, taker)
-    if found and found.job == job:
+    if found:
         host.engine.remove(found.id)

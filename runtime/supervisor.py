@@ -8,7 +8,7 @@ import os
 import platform
 import threading
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import timedelta
 from queue import Empty, SimpleQueue
 from time import monotonic, sleep
@@ -34,12 +34,12 @@ from spotrun.runtime import (
     jobs,
     leaving,
     locks,
-    settle,
     standing,
     supervising,
     tenure,
     unsent,
 )
+from spotrun.runtime.beginning import Beginning
 from spotrun.runtime.engine import Container
 from spotrun.runtime.guard import CRASHED
 from spotrun.runtime.heart import Heart
@@ -102,11 +102,13 @@ def supervise(host: Host, job: str, heard: Signals, observer: Observer) -> int:
     if held is None:
         return ExitCode.OK
     with Heart(host, job, held, lambda error: happenings.put(Lost(error))):
-        if supervisor.await_job():
+        begins = Beginning(host, noted, observer, unless=lambda: not happenings.empty())
+        care = begins.awaited()
+        if care:
             with Watcher(_sources(host, job, heard)) as watcher:
                 _tell(watcher, happenings)
-                return supervisor.run(watcher)
-        supervisor.bar()
+                return supervisor.run(care, watcher)
+        begins.bar()
     observer.note("nobody has brought the job up")
     return supervisor.give_up(ended=noted.ended)
 
@@ -144,7 +146,6 @@ class Supervisor:
         self._guard = os.getppid()
         self._had_agent = agent.alive(host.paths)
         self._since = host.clock.now()
-        self._care = Care()
         self._watched: str | None = None
         """The container whose end is awaited."""
         self._saving = Saving(host, noted.job, lambda status: happenings.put(Saved(status)))
@@ -153,61 +154,9 @@ class Supervisor:
         self._leaving: dict[tuple[str, str], tuple[float, Notice]] = {}
         """When each notice that stands is to be followed, by its source and event."""
 
-    def await_job(self) -> bool:
-        """Wait until the job runs, or has run; False: nobody is about to bring it up any more."""
-        while self._happenings.empty():  # else the lease is lost
-            launched = supervising.launched(self._host.paths, self._job)
-            record = jobs.load(self._host.paths, self._job)
-            try:
-                found = self._own(self._host.of(self._job)) if record else None
-            except EngineError as error:  # it tells nothing of the job
-                self._observer.note(str(error))
-                sleep(_SILENT)
-                continue
-            mine = record is not None and record.epoch == self._tenure.epoch
-            if record and found and mine and (found.running or (found.begun and not launched)):
-                self._care = record.care or Care()
-                break
-            if not launched and not self._cleared_up():
-                return False
-            sleep(_STEP)
-        return True
-
-    def _cleared_up(self) -> bool:
-        """Settle what was begun by who was to bring the job up, and was killed; False: nothing was.
-
-        Their engine goes on without them: what it still starts must not run without the lease.
-        """
-        try:
-            outcome = settle.settle_job(self._host, self._job, self._observer, wait=True)
-            error = outcome.error if outcome else None
-        except SpotrunError as damaged:  # a journal that tells nothing: it is for its user to see
-            outcome, error = None, damaged
-        if error:
-            self._observer.note(str(error))
-            sleep(_SILENT)
-        return outcome is not None or error is not None
-
-    def bar(self) -> None:
-        """Let nothing of a job begin here any more that nobody brings up.
-
-        The engine of a `run` that was killed may still be about to make or start its container.
-        """
-        tenure.note(self._host.paths, replace(self._tenure, barred=True))
-        to_do = supervising.was_killed(self._host.paths, self._job)
-        while to_do and self._happenings.empty():
-            record, host = jobs.load(self._host.paths, self._job), self._host.of(self._job)
-            try:
-                found = self._own(host) if record and record.epoch == self._tenure.epoch else None
-                if found:
-                    host.engine.remove(found.id)
-                to_do = False
-            except EngineError as error:
-                self._observer.note(str(error))
-                sleep(_SILENT)
-
-    def run(self, watcher: Watcher) -> int:
-        """Act on what happens, until the job has gone."""
+    def run(self, care: Care, watcher: Watcher) -> int:
+        """Act on what happens to a job that runs, until it has gone."""
+        self._care = care
         self._watch_end()
         self._past = Past(self._host.of(self._job), self._tenure, self._care)
         self._foretell()
@@ -364,7 +313,7 @@ class Supervisor:
         with locks.hold(self._host.paths.locks, self._job, "supervise", now, wait=True):
             host = self._host.of(self._job)
             try:
-                found = self._own(host)
+                found = host.job_container(self._job)
             except EngineError as error:  # it tells nothing of the job
                 self._observer.note(str(error))
                 self._watch_end()
@@ -379,11 +328,6 @@ class Supervisor:
         self._observer.note("the job has ended" if code is None else f"the job has ended: {code}")
         self._write("ended", reason="" if code is None else f"exit code {code}")
         return self.give_up(ended=code)
-
-    def _own(self, host: Host) -> Container | None:
-        """Return the job's container, and not one that others have given its name."""
-        found = host.container(self._job)
-        return found if found and found.job == self._job else None
 
     def _watch_end(self) -> None:
         host, found = self._host.of(self._job), self._container()
@@ -402,7 +346,7 @@ class Supervisor:
     def _container(self) -> Container | None:
         """Return the job's container, if the engine tells of one."""
         with suppress(EngineError):
-            return self._own(self._host.of(self._job))
+            return self._host.of(self._job).job_container(self._job)
         return None
 
     def _has_snapshot(self) -> bool:

@@ -25,6 +25,7 @@ from spotrun.images.manifest import Kind
 from spotrun.images.process import Completed
 from spotrun.runtime import (
     agent,
+    beginning,
     fence,
     guard,
     jobs,
@@ -115,6 +116,7 @@ def job(here: Living, monkeypatch: pytest.MonkeyPatch) -> Iterator[_Supervised]:
     """Give a job that runs and waits for its supervisor, which does everything sooner."""
     for module, name, value in (
         (supervisor, "_STEP", 0.01),
+        (beginning, "_STEP", 0.01),
         (supervisor, "_TICK", 0.05),
         (supervisor, "_FIRST", 0.0),
         (saving, "_STEP", 0.01),
@@ -584,7 +586,7 @@ def test_lease_is_kept_while_a_killed_restore_cannot_be_taken_back(
     job: _Supervised, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nobody knows whether the job runs here."""
-    monkeypatch.setattr(supervisor, "_SILENT", 0.01)
+    monkeypatch.setattr(beginning, "_SILENT", 0.01)
     _restore_is_killed(job, monkeypatch)
     place = job.here.host.paths.journal / f"{JOB}.json"
     entry = place.read_bytes()
