@@ -40,11 +40,11 @@ def settle_job(host: Host, job: str, observer: Observer, *, wait: bool) -> Outco
 
 def _kind(verb: str) -> Transaction[Any]:
     """Look for it only now: nothing is to be settled most times, and to import all takes long."""
-    from spotrun.runtime import capture, migrate, restore
+    from spotrun.runtime import capture, migrate, restoring
 
     kinds: tuple[Transaction[Any], ...] = (
-        capture.STOP, capture.STOP_FILES, capture.LEAVE_RUNNING, restore.RESTORE,
-        restore.RESTORE_FILES, migrate.MIGRATE,
+        capture.STOP, capture.STOP_FILES, capture.LEAVE_RUNNING, restoring.RESTORE,
+        restoring.RESTORE_FILES, migrate.MIGRATE,
     )  # fmt: skip
     return {kind.verb: kind for kind in kinds}[verb]
 

@@ -23,7 +23,7 @@ from spotrun.images.ledger import Event
 from spotrun.images.logfile import LogLine
 from spotrun.images.manifest import Kind
 from spotrun.images.process import Completed
-from spotrun.runtime import coming, engines, jobs, restore, standing, supervising, tenure
+from spotrun.runtime import coming, engines, jobs, restoring, standing, supervising, tenure
 from spotrun.runtime.coming import Wish
 from spotrun.runtime.forecast import Forecast
 from spotrun.runtime.host import Host
@@ -61,7 +61,7 @@ def _golden(name: str) -> Any:  # noqa: ANN401 # any JSON
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Living]:
     """Give a host on which jobs can be saved, and where nobody looks long whether one is well."""
-    monkeypatch.setattr(restore, "_PROBE_SECONDS", 0.0)
+    monkeypatch.setattr(restoring, "_PROBE_SECONDS", 0.0)
     for variable in _SCHEDULERS:
         monkeypatch.delenv(variable, raising=False)
     with living(tmp_path / "host-a", monkeypatch, World()) as made:

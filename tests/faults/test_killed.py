@@ -10,7 +10,7 @@ import pytest
 
 from spotrun.runtime.capture import LEAVE_RUNNING, STOP
 from spotrun.runtime.migrate import MIGRATE
-from spotrun.runtime.restore import RESTORE
+from spotrun.runtime.restoring import RESTORE
 from spotrun.runtime.transaction import Transaction
 from tests.conftest import Hosts
 from tests.e2e.jobs import lines, spotrun, start, status

@@ -20,7 +20,7 @@ from spotrun.images.errors import (
 )
 from spotrun.images.ledger import Event
 from spotrun.images.manifest import Kind, Manifest
-from spotrun.runtime import coming, fence, jobs, restore, supervising, tenure, unsent
+from spotrun.runtime import coming, fence, jobs, restoring, supervising, tenure, unsent
 from spotrun.runtime.coming import Came, Wish
 from spotrun.runtime.tenure import Tenure
 from tests.fakes.living import COMMAND, IMAGE, JOB, Living, is_live, supervised
@@ -32,7 +32,7 @@ _CODE = 23
 @pytest.fixture
 def home(here: Living, monkeypatch: pytest.MonkeyPatch) -> Iterator[Living]:
     """Give a host where nobody looks long whether a job is well."""
-    monkeypatch.setattr(restore, "_PROBE_SECONDS", 0.0)
+    monkeypatch.setattr(restoring, "_PROBE_SECONDS", 0.0)
     with supervised(here):
         yield here
 

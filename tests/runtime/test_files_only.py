@@ -13,7 +13,7 @@ from spotrun.images.care import Care
 from spotrun.images.errors import JobBusy, NameTaken, NotRestorable, RestoreFailed
 from spotrun.images.manifest import Kind, Manifest, Tree
 from spotrun.images.store import Opened, Tell, file_sizes
-from spotrun.runtime import jobs, locks, restore, settle, transaction
+from spotrun.runtime import jobs, locks, restore, restoring, settle, transaction
 from spotrun.runtime.engine import RESTORE_ANNOTATION
 from tests.fakes.living import COMMAND, IMAGE, JOB, Living
 from tests.fakes.snapshots import NOW
@@ -32,7 +32,7 @@ _OPTIONS = ("--volume=data:/data", "--volume=/anonymous", "--env=A=1")
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have nobody look long whether a job is well."""
-    monkeypatch.setattr(restore, "_PROBE_SECONDS", 0.0)
+    monkeypatch.setattr(restoring, "_PROBE_SECONDS", 0.0)
 
 
 @pytest.fixture

@@ -31,7 +31,7 @@ from spotrun.runtime import (
     jobs,
     leaving,
     locks,
-    restore,
+    restoring,
     saving,
     standing,
     supervisor,
@@ -549,7 +549,7 @@ def _restore_is_killed(job: _Supervised, monkeypatch: pytest.MonkeyPatch) -> lis
     labels = [f"--label={JOB_LABEL}={JOB}", f"--label={TRANSACTION_LABEL}={attempt}"]
     container = here.engine.create([f"--name={JOB}", *labels, IMAGE, *COMMAND])
     here.engine.start(container)
-    state = restore.RestoreState(
+    state = restoring.RestoreState(
         job=JOB,
         manifest=manifest,
         store=here.address,
