@@ -19,6 +19,8 @@ _SYSTEMD_SOCKET: Final = Path("/run/podman/podman.sock")
 _IDLE_SECONDS: Final = 10
 """How long a service that spotrun started outlives its last request."""
 _START_SECONDS: Final = 20
+_GONE: Final = "no such container"
+"""What Podman calls an internal error if a container goes while it is inspected (ErrNoSuchCtr)."""
 
 
 @contextmanager
@@ -35,7 +37,9 @@ def client(runner: Runner, paths: Paths) -> "Iterator[PodmanClient]":
         except (NotFound, ImageNotFound) as error:
             raise NotHere(engine="podman", reason=error.explanation or error) from error
         except APIError as error:
-            raise EngineError(engine="podman", reason=error.explanation or error) from error
+            said = str(error.explanation or error)
+            kind = NotHere if _GONE in said else EngineError
+            raise kind(engine="podman", reason=said) from error
         except (PodmanError, OSError) as error:
             raise EngineError(engine="podman", reason=error) from error
 

@@ -62,7 +62,7 @@ def _leaving(host: Host) -> list[Figure]:
         stored.append(_notice(host, running))
         begun = time.monotonic()
         running = host.popen(_command("--every=15s", words=job.WORDS))
-        _await_new_step(host)
+        _await_new_step(host, running)
         back.append(time.monotonic() - begun)
         before = job.last_step(host, podman.container)
         export.append(podman.checkpoint())
@@ -90,8 +90,10 @@ def _notice(host: Host, running: subprocess.Popen[str]) -> float:
     return time.monotonic() - begun
 
 
-def _await_new_step(host: Host) -> None:
+def _await_new_step(host: Host, running: subprocess.Popen[str]) -> None:
     while not host.run(["podman", "ps", "-q", f"--filter=name=^{_JOB}$"]).stdout:
+        if running.poll() is not None:
+            raise job.JobLostError(running.communicate()[1])
         time.sleep(0.05)
     job.await_step(host, _JOB, 0)
 
