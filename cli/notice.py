@@ -27,7 +27,7 @@ def command(names: tuple[str, ...], left: float | None) -> Result:
     host = open_host()
     told = supervising.tended(host.paths, names)
     for name in told:
-        file.give(host.paths.notices / name, left)
+        file.give(host.paths.notices / name, left, why="by hand")
     if not told:
         output().note("no job is looked after on this host")
     return Result({"told": list(told)}, "\n".join(told) or None)

@@ -148,7 +148,7 @@ class _Launch:
 
     def _give_notice(self) -> None:
         """Have the supervisor save the job, and stay until that is done."""
-        file.give(self._host.paths.notices / self._wish.job, self._wish.care.grace)
+        file.give(self._host.paths.notices / self._wish.job, self._wish.care.grace, why="SIGTERM")
 
 
 def _nothing() -> None:

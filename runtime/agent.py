@@ -75,7 +75,7 @@ def spread(host: Host, notice: Notice, observer: Observer) -> None:
     left = notice.left()
     deadline = monotonic() + (_GRACE if left is None else left)
     rows = _by_value(supervising.rows(host, ()), host.clock.now())
-    observer.note(f"notice by {notice.source}: {notice.kind}, for {len(rows)} jobs: {notice.words}")
+    observer.note(f"notice for {len(rows)} jobs, by {notice.told}")
     now = notice.order and deadline - monotonic() <= FAR
     together = sum(_needed(it) for it in rows) <= deadline - monotonic()
     for row in rows:
@@ -93,7 +93,8 @@ def withdraw(paths: Paths) -> None:
 
 
 def _give(paths: Paths, job: str, notice: Notice, deadline: float) -> None:
-    file.give(paths.notices / job, max(0.0, deadline - monotonic()), order=notice.order)
+    left, why = max(0.0, deadline - monotonic()), notice.told
+    file.give(paths.notices / job, left, order=notice.order, why=why)
 
 
 def _by_value(rows: Sequence[Row], now: datetime) -> list[Row]:

@@ -58,7 +58,7 @@ class _Current:
     def pass_on(self, number: int, _: FrameType | None) -> None:
         """Pass a signal on, which is a notice, or leave that for the next supervisor."""
         if self.child is None:
-            file.give(self._notice)
+            file.give(self._notice, why=signal.Signals(number).name)
             return
         with suppress(ProcessLookupError):
             os.kill(self.child, number)

@@ -245,9 +245,8 @@ class Supervisor:
 
     def _noticed(self, notice: Notice) -> int | None:
         left = self._left(notice)
-        words = f"{notice.source}: {notice.kind} {notice.words}".strip()
-        self._observer.note(f"notice, {left:.0f} s left, by {words}")
-        self._write_beside("notice", reason=words, deadline=left)
+        self._observer.note(f"notice, {left:.0f} s left, by {notice.told}")
+        self._write_beside("notice", reason=notice.told, deadline=left)
         if notice.order and left <= agent.FAR:
             return self._leave(notice)
         if notice.order:
@@ -296,7 +295,7 @@ class Supervisor:
             leaving.leave(self._host, self._job, foretold, deadline, self._observer)
         except LeaseLost as error:
             return self.shut_out(error)
-        return self._stopped(f"{notice.source}: {notice.kind}")
+        return self._stopped(notice.told)
 
     def _stopped(self, reason: str) -> int:
         record = jobs.load(self._host.paths, self._job)

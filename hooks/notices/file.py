@@ -36,7 +36,7 @@ class File(NothingToAcknowledge):
         return (spoken(self.name, str(written), text, time.monotonic() - age),)
 
 
-def give(path: Path, seconds: float | None = None, *, order: bool = True) -> None:
+def give(path: Path, seconds: float | None = None, *, order: bool = True, why: str) -> None:
     """Give notice to whoever looks at that path, with the seconds from now if they are known."""
-    words = ["" if order else ADVICE, "" if seconds is None else f"{seconds:g}s"]
+    words = ["" if order else ADVICE, "" if seconds is None else f"{seconds:g}s", why]
     write_atomic(path, " ".join(filter(None, words)).encode() + b"\n")

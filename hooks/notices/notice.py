@@ -39,6 +39,11 @@ class Notice:
     deadline: float | None = None
     """By `time.monotonic` of this host, good to a second; it may be past. None: nobody says."""
 
+    @property
+    def told(self) -> str:
+        """Return who says what, for people."""
+        return f"{self.source}: {self.kind} {self.words}".strip()
+
     def left(self) -> float | None:
         """Return the seconds to the deadline, none of them if it is past."""
         return None if self.deadline is None else max(0.0, self.deadline - time.monotonic())

@@ -6,21 +6,25 @@ from typing import Final
 from spotrun.hooks.notices.notice import Kind, Notice
 
 ADVICE: Final = "advice"
-_SECONDS: Final = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)s?")
+_SECONDS: Final = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)(?:s\b|s?$)")
+"""A number alone is that of seconds; one with words behind it may count anything."""
 
 
 def spoken(source: str, event: str, text: str, since: float) -> Notice:
-    """Return the notice that says `120` or `120s`, counted from `since`; anything else is words.
+    """Return the notice that says `120`, `120s` or `120s and why`, counted from `since`.
 
+    Anything else is words.
     Behind `advice` it is that, and no order.
     """
-    words = text.strip()
-    seconds = _SECONDS.fullmatch(words.removeprefix(ADVICE).strip())
+    said, order = text.strip(), not text.strip().startswith(ADVICE)
+    said = said.removeprefix(ADVICE).strip()
+    seconds = _SECONDS.match(said)
+    words = (seconds and said[seconds.end() :].strip()) or said
     return Notice(
         source,
         Kind.PREEMPT,
         event=event,
-        words=words,
-        order=not words.startswith(ADVICE),
+        words=words if order else f"{ADVICE} {words}".strip(),
+        order=order,
         deadline=since + float(seconds[1]) if seconds else None,
     )

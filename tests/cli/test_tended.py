@@ -514,7 +514,9 @@ def test_supervisor_is_believed_without_asking_the_store(run: Run, here: Living)
 
 
 @pytest.mark.usefixtures("saved")
-@pytest.mark.parametrize(("grace", "written"), [((), "\n"), (("--grace=45s",), "45s\n")])
+@pytest.mark.parametrize(
+    ("grace", "written"), [((), "SIGTERM\n"), (("--grace=45s",), "45s SIGTERM\n")]
+)
 def test_sigterm_to_an_attached_run_is_a_notice(
     run: Run, here: Living, grace: tuple[str, ...], written: str
 ) -> None:
@@ -675,7 +677,7 @@ def test_notice_is_given_to_all_jobs_that_are_looked_after(
     run("-d")
     said = cli("notice", "--format=json")
     assert (said.status, said.envelope) == (0, _golden("notice"))
-    assert (here.host.paths.notices / JOB).read_text() == "\n"
+    assert (here.host.paths.notices / JOB).read_text() == "by hand\n"
     assert [it.name for it in here.host.paths.notices.iterdir()] == [JOB]
 
 
@@ -684,7 +686,7 @@ def test_notice_says_how_long_the_host_will_be_there(cli: Cli, run: Run, here: L
     run("-d")
     said = cli("notice", JOB, "--in", "2m30s")
     assert (said.status, said.out) == (0, f"{JOB}\n")
-    assert (here.host.paths.notices / JOB).read_text() == "150s\n"
+    assert (here.host.paths.notices / JOB).read_text() == "150s by hand\n"
 
 
 def test_job_that_comes_back_is_not_restarted(cli: Cli, run: Run, here: Living) -> None:

@@ -223,7 +223,7 @@ def test_notice_is_followed(job: _Supervised, left: float | None) -> None:
     assert len(job.snapshots) == 2
     assert (job.record.held, job.record.ended) == (False, None)
     (stopped,) = job.events("stopped")
-    assert (stopped.reason, stopped.snapshot) == ("cloud: stop", job.snapshots[-1])
+    assert (stopped.reason, stopped.snapshot) == ("cloud: stop go", job.snapshots[-1])
     until(lambda: job.events("notice"))
     (told,) = job.events("notice")
     assert told.reason == "cloud: stop go"
@@ -261,9 +261,9 @@ def test_grace_of_the_user_counts_where_nobody_says_how_long(job: _Supervised) -
 def test_notice_that_is_given_by_hand_is_followed(job: _Supervised) -> None:
     """By a file, as `spotrun notice` and an attached `run` do."""
     with _Running(job) as running:
-        file.give(job.here.host.paths.notices / JOB, 100)
+        file.give(job.here.host.paths.notices / JOB, 100, why="by hand")
         assert running.status == ExitCode.PREEMPTED
-    assert job.events("stopped")[0].reason == "file: preempt"
+    assert job.events("stopped")[0].reason == "file: preempt by hand"
 
 
 def test_notice_command_is_the_users(job: _Supervised) -> None:
@@ -273,7 +273,7 @@ def test_notice_command_is_the_users(job: _Supervised) -> None:
     jobs.save(job.here.host.paths, replace(job.here.record, care=care))
     with _Running(job) as running:
         assert running.status == ExitCode.PREEMPTED
-    assert job.events("stopped")[0].reason == "command: preempt"
+    assert job.events("stopped")[0].reason == "command: preempt 90"
 
 
 def test_notice_for_a_later_day_is_a_snapshot_at_first(job: _Supervised) -> None:
@@ -670,7 +670,7 @@ def test_agent_of_the_host_is_left_to_listen_to_clouds(job: _Supervised) -> None
     with agent.serving(job.here.host), _Running(job) as running:
         _first(job)
         assert job.cloud.polls == 0
-        file.give(job.here.host.paths.notices / JOB, _DAY)
+        file.give(job.here.host.paths.notices / JOB, _DAY, why="")
         until(lambda: len(job.snapshots) == 2)
     with agent.serving(job.here.host):
         job.here.begin(epoch=job.here.take().epoch, care=_RARELY)
@@ -699,7 +699,7 @@ def test_store_that_is_away_when_the_host_goes_does_not_keep_the_job_here(
     with _Running(job) as running:
         _first(job)
         job.here.network.cut = True
-        file.give(job.here.host.paths.notices / JOB, 10)
+        file.give(job.here.host.paths.notices / JOB, 10, why="")
         assert running.status == ExitCode.PREEMPTED
     assert job.here.engine.find(JOB) is None
     assert unsent.records(job.here.host)

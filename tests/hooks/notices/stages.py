@@ -77,7 +77,7 @@ def command(folder: Path) -> Stage:
 def file(folder: Path) -> Stage:
     """Look at a file."""
     path = folder / "notice"
-    return Stage(File(path), lambda: give(path, SECONDS), path.unlink)
+    return Stage(File(path), lambda: give(path, SECONDS, why="test"), path.unlink)
 
 
 def signals() -> Stage:

@@ -45,6 +45,23 @@ def test_seconds_are_read_if_there_are_any(text: str, seconds: float | None) -> 
     assert notice.words == text.strip()
 
 
+@pytest.mark.parametrize(
+    ("text", "seconds", "words"),
+    [
+        ("120s SIGTERM", 120, "SIGTERM"),
+        ("120 hosts go", None, "120 hosts go"),
+        ("2s2 goes", None, "2s2 goes"),
+        ("advice 60s moved", 60, "advice moved"),
+        ("advice", None, "advice"),
+    ],
+)
+def test_reason_stands_behind_the_seconds(text: str, seconds: float | None, words: str) -> None:
+    """A number with other words behind it is no time."""
+    notice = spoken("file", "1", text, 0)
+    assert (notice.deadline, notice.words) == (seconds, words)
+    assert notice.order is not text.startswith("advice")
+
+
 def test_command_that_fails_gives_no_notice() -> None:
     """It is how it says that all is well."""
     assert _command(Completed(1, "120")).poll(0) == ()
@@ -72,7 +89,7 @@ def test_probe_tells_whether_a_command_can_be_run(command: str, *, here: bool) -
 def test_seconds_in_a_file_count_from_when_it_was_written(tmp_path: Path) -> None:
     """Who looks late has less time."""
     path = tmp_path / "notice"
-    give(path, 120)
+    give(path, 120, why="")
     past = time.time() - 100
     os.utime(path, (past, past))
     (notice,) = File(path).poll(0) or ()
@@ -83,10 +100,10 @@ def test_file_written_anew_is_another_notice(tmp_path: Path) -> None:
     """With a deadline of its own, be it sooner or later."""
     path = tmp_path / "notice"
     source = File(path)
-    give(path, 120)
+    give(path, 120, why="")
     (first,) = source.poll(0) or ()
     os.utime(path, (1, 1))
-    give(path)
+    give(path, why="")
     (second,) = source.poll(0) or ()
     assert first.event != second.event
     assert (second.deadline, second.words) == (None, "")
