@@ -328,8 +328,8 @@ def test_files_alone_are_the_next_rung(hosts: Hosts) -> None:
         assert done.returncode == 0, done.stderr
         assert "job 'train' starts again with the files of" in done.stderr
         until(lambda: output(b)[-1:] == ["resumed"])
-        reached = [int(it) for it in output(b)[:-1]]
-        assert reached[-1] == reached[-2]
+        said, written = (int(it) for it in output(b)[-3:-1])
+        assert written in {said, said - 1}  # it is said first
         assert b.run(["podman", "exec", "train", "cat", "/kept/file"]).stdout == "mine\n"
         told = history(b, store)[-1]
         assert (told["kind"], told["rung"]) == ("restored", "files")
