@@ -1,24 +1,20 @@
 """Where CRIU's memory pages belong: the page maps beside its `pages-N.img` files.
 
-An image file has two 32-bit magic numbers, then protobuf messages, each behind its 32-bit length;
 `pagemap.proto` of CRIU has the fields.
 """
 
-import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+from spotrun.images.protobuf import after_head, messages, numbers
+
 PAGE: Final = 4096
-_COMMON_MAGIC: Final = 0x54564319
-_PAGEMAP_MAGIC: Final = 0x56084025
-_HEAD: Final = struct.Struct("<II")
-_LENGTH: Final = struct.Struct("<I")
+_MAGIC: Final = 0x56084025
 _PAGES_ID: Final = 1
 _VADDR, _NR_PAGES, _IN_PARENT, _FLAGS, _NR_PAGES_64 = 1, 2, 3, 4, 5
 _PRESENT: Final = 1 << 2
-_VARINT: Final = 0
 
 Run = tuple[int, int]
 """Virtual address of pages that follow each other, and how many bytes they are."""
@@ -40,9 +36,9 @@ class PageMap:
         with self._path.open("rb") as file:
             file.seek(self._taken)
             raw = file.read()
-        at, runs = 0 if self._taken else _after_head(raw), []
-        for message, end in _messages(raw, at):
-            fields, at = _fields(message), end
+        at, runs = 0 if self._taken else after_head(raw, _MAGIC), []
+        for message, end in messages(raw, at):
+            fields, at = numbers(message), end
             if self.pages is None:
                 self.pages = f"pages-{fields[_PAGES_ID]}.img"
             elif _is_present(fields):
@@ -75,46 +71,6 @@ def page_runs(folder: Path) -> dict[str, list[Run]]:
     return found
 
 
-def _after_head(raw: bytes) -> int:
-    """Return where the messages begin."""
-    if len(raw) < _HEAD.size:
-        return len(raw)
-    if _HEAD.unpack_from(raw) != (_COMMON_MAGIC, _PAGEMAP_MAGIC):
-        raise ValueError("not a page map")
-    return _HEAD.size
-
-
-def _messages(raw: bytes, at: int) -> Iterator[tuple[bytes, int]]:
-    """Yield the whole messages, and where each ends."""
-    while at <= len(raw) - _LENGTH.size:
-        start = at + _LENGTH.size
-        at = start + _LENGTH.unpack_from(raw, at)[0]
-        if at > len(raw):
-            return
-        yield raw[start:at], at
-
-
 def _is_present(fields: Mapping[int, int]) -> bool:
     """Tell whether the pages are in the page file, in old and new CRIU's way."""
     return bool(fields.get(_FLAGS, 0 if fields.get(_IN_PARENT) else _PRESENT) & _PRESENT)
-
-
-def _fields(message: bytes) -> dict[int, int]:
-    """Return the numbers of a message by field; a field of another kind is a ValueError."""
-    found, at = {}, 0
-    while at < len(message):
-        tag, at = _varint(message, at)
-        if tag & 7 != _VARINT:
-            raise ValueError("a page map has numbers only")
-        found[tag >> 3], at = _varint(message, at)
-    return found
-
-
-def _varint(message: bytes, at: int) -> tuple[int, int]:
-    value = shift = 0
-    while True:
-        byte = message[at]
-        value |= (byte & 0x7F) << shift
-        at, shift = at + 1, shift + 7
-        if byte < 0x80:  # noqa: PLR2004 # protobuf's mark of a number's last byte
-            return value, at

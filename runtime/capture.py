@@ -31,6 +31,7 @@ from spotrun.runtime import (
     jobs,
     locks,
     preflight,
+    relinked,
     scratch,
     storing,
     transaction,
@@ -280,6 +281,9 @@ def _copy_files(session: Session, state: CaptureState) -> int:
     if not state.trees:
         _copy_trees(session, state)
     folder = staged(session, state)
+    for tree in state.trees:
+        if tree.destination == _SHM and state.kind is Kind.LIVE:
+            relinked.add(state, folder, tree)
     copied = [folder / tree.archive for tree in state.trees]
     if state.log:
         wait_for_output(state.pid)

@@ -7,7 +7,6 @@ import os
 import stat
 import time
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any, Final
 
 from spotrun.images.errors import NotCapturable
@@ -17,8 +16,6 @@ _CAP_SYS_RESOURCE: Final = 24
 """Its number in capabilities(7)."""
 _PAUSE: Final = 0.25
 """Seconds between the looks at a thread that waits uninterruptibly."""
-_DELETED: Final = " (deleted)"
-"""Behind the name of a file that has lost it, as its link in /proc says it."""
 _SHARED: Final = {"pid": "--pid=host", "ipc": "--ipc=host", "network": "--network=host"}
 """Namespaces that a container must have of its own, and the option that takes them away."""
 _CRIU_SAVES: Final = frozenset(
@@ -198,25 +195,21 @@ def _unix_connection(pids: Sequence[int]) -> str | None:
 
 
 def _linked_elsewhere(pids: Sequence[int]) -> str | None:
-    """Find a file that is open under a name it has lost, and has others.
+    """Find a file in use under a name that it has lost, while it has others.
 
     CRIU links it anew for the time of a dump only (`link-remap`), so that no copy of the files
-    has that name, which a restore would need. What a tmpfs has is in the dump itself.
+    has that name, which a restore would need. Those of a tmpfs are seen to (relinked.py).
     """
     for pid in pids:
         mounts = procfs.text(pid, "mountinfo").splitlines()
         held = {it.split()[2] for it in mounts if " - tmpfs " in it}
-        for fd, target in procfs.open_files(pid):
-            with procfs.Vanishing():
-                found = Path(f"/proc/{pid}/fd/{fd}").stat() if target.endswith(_DELETED) else None
-                if found is None or not found.st_nlink or not stat.S_ISREG(found.st_mode):
-                    continue
-                if f"{os.major(found.st_dev)}:{os.minor(found.st_dev)}" not in held:
-                    name = target.removesuffix(_DELETED)
-                    return (
-                        f"{_named(pid)} has {name} open, which was removed and has other names"
-                        " still; let the process close it first"
-                    )
+        for name, found in procfs.lost_files(pid):
+            on_disk = f"{os.major(found.st_dev)}:{os.minor(found.st_dev)}" not in held
+            if found.st_nlink and stat.S_ISREG(found.st_mode) and on_disk:
+                return (
+                    f"{_named(pid)} uses {name}, which was removed and has other names still;"
+                    " let the process close it first"
+                )
     return None
 
 

@@ -1,12 +1,15 @@
 """What /proc says of processes that may end meanwhile: they count as having nothing then."""
 
 import errno
+import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
 _GONE: Final = {errno.ENOENT, errno.ESRCH, errno.EINVAL}
 """What /proc answers of a process that has ended; EINVAL of its network, until it is reaped."""
+_DELETED: Final = " (deleted)"
+"""Behind the name of a file that has lost it."""
 
 
 def open_files(pid: int) -> list[tuple[str, str]]:
@@ -16,6 +19,20 @@ def open_files(pid: int) -> list[tuple[str, str]]:
         with Vanishing():
             found.append((path.name, str(path.readlink())))
     return found
+
+
+def lost_files(pid: int) -> Iterator[tuple[str, os.stat_result]]:
+    """Yield what a process has open or mapped under a name that is gone, and what it is."""
+    for fd, target in open_files(pid):
+        if target.endswith(_DELETED):
+            with Vanishing():
+                yield target.removesuffix(_DELETED), Path(f"/proc/{pid}/fd/{fd}").stat()
+    for line in text(pid, "maps").splitlines():
+        if line.endswith(_DELETED):
+            start, end = (int(it, 16) for it in line.split(maxsplit=1)[0].split("-"))
+            with Vanishing():
+                found = Path(f"/proc/{pid}/map_files/{start:x}-{end:x}").stat()
+                yield line.split(maxsplit=5)[5].removesuffix(_DELETED), found
 
 
 def threads(pids: Sequence[int]) -> Iterator[tuple[int, int, dict[str, str]]]:

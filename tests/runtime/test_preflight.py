@@ -412,7 +412,7 @@ def test_open_file_that_has_only_other_names_is_refused(
 ) -> None:
     """A restore would look for a name that CRIU has made for the time of the dump only."""
     pid = start(_REMOVE, on_disk / "gone", on_disk / "other")
-    with pytest.raises(NotCapturable, match="gone open, which was removed and has other names"):
+    with pytest.raises(NotCapturable, match="gone, which was removed and has other names"):
         preflight.examine("j", [pid])
 
 
