@@ -6,11 +6,14 @@ No process is stopped or traced for it. One that ends meanwhile counts as having
 import os
 import stat
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
 from typing import Any, Final
 
 from spotrun.images.errors import NotCapturable
 from spotrun.runtime import procfs, sockets
+from spotrun.runtime.processes import overlay_upper
 
 _CAP_SYS_RESOURCE: Final = 24
 """Its number in capabilities(7)."""
@@ -205,12 +208,34 @@ def _linked_elsewhere(pids: Sequence[int]) -> str | None:
         held = {it.split()[2] for it in mounts if " - tmpfs " in it}
         for name, found in procfs.lost_files(pid):
             on_disk = f"{os.major(found.st_dev)}:{os.minor(found.st_dev)}" not in held
-            if found.st_nlink and stat.S_ISREG(found.st_mode) and on_disk:
+            linked = found.st_nlink and stat.S_ISREG(found.st_mode)
+            if linked and on_disk and not _is_of_image(pid, found):
                 return (
                     f"{_named(pid)} uses {name}, which was removed and has other names still;"
                     " let the process close it first"
                 )
     return None
+
+
+def _is_of_image(pid: int, found: os.stat_result) -> bool:
+    """Tell whether a removed file is in a lower layer only, which counts its links still.
+
+    CRIU cannot link such a file anew, and takes it along as one that has no name at all.
+    """
+    with procfs.Vanishing():
+        upper, root = overlay_upper(pid), Path(f"/proc/{pid}/root").stat()
+        if found.st_dev != root.st_dev or upper is None or not upper.is_dir():
+            return False
+        return found.st_ino not in _inodes(upper)
+    return True
+
+
+def _inodes(folder: Path) -> Iterator[int]:
+    """Yield those of all that is in a folder, some of which may go meanwhile."""
+    for within, folders, files in os.walk(folder):
+        for name in (*folders, *files):
+            with suppress(FileNotFoundError):
+                yield Path(within, name).lstat().st_ino
 
 
 _CHECKS: Final[tuple[Callable[[Sequence[int]], str | None], ...]] = (

@@ -21,6 +21,7 @@ _KINDS: dict[str, tuple[tuple[str, ...], str]] = {
     "stdin": (("-i",), ""),
     "volumes": (("-v", "named:/named", "-v", "/unnamed"), "echo kept | tee /named/x /unnamed/x;"),
     "deleted": ((), "exec 5> /made; rm /made; mkdir /gone; cd /gone; rmdir /gone;"),
+    "removed": ((), "exec 5< /data/1; rm /data/1;"),
     "renamed": ((), "exec 5> /dev/shm/a; ln /dev/shm/a /dev/shm/b; rm /dev/shm/a;"),
     "processes": (
         (),
