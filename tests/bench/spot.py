@@ -30,7 +30,7 @@ def measure(host: Host) -> list[Figure]:
 def _pace(host: Host) -> Figure:
     """Compare the steps of a job that is saved every ten seconds with one that never is.
 
-    It uses all processors, so that each second of storing is lost to it; `auto` saves far less often.
+    It uses all processors, so that it loses each second of storing; `auto` saves far less often.
     """
     plain, tended = [], []
     for _ in range(_ROUNDS):
