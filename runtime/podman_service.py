@@ -26,10 +26,12 @@ _GONE: Final = "no such container"
 @contextmanager
 def client(runner: Runner, paths: Paths) -> "Iterator[PodmanClient]":
     """Yield a client of the service; what the API refuses becomes NotHere or EngineError."""
-    place = _started(runner, paths)  # before the import, which takes as long as the start
+    place, there = _started(runner, paths)  # before the import, which takes as long as the start
     from podman import PodmanClient
     from podman.errors import APIError, ImageNotFound, NotFound, PodmanError
 
+    if there and not _answers(place):  # it had been idle for so long that it has ended just now
+        place, _ = _started(runner, paths)
     _await(place, paths)
     with closing(PodmanClient(base_url=f"unix://{place}")) as opened:
         try:
@@ -56,17 +58,16 @@ def output(
         yield from frames(response.raw)
 
 
-def _started(runner: Runner, paths: Paths) -> Path:
-    """Return the socket of a service that runs or has just been started."""
-    if _answers(_SYSTEMD_SOCKET):
-        return _SYSTEMD_SOCKET
+def _started(runner: Runner, paths: Paths) -> tuple[Path, bool]:
+    """Return the socket of a service, and whether it runs already or has just been started."""
     own = paths.run / "podman.sock"
-    if _answers(own):
-        return own
+    for place in (_SYSTEMD_SOCKET, own):
+        if _answers(place):
+            return place, True
     own.unlink(missing_ok=True)
     argv = ["podman", "system", "service", f"--time={_IDLE_SECONDS}", f"unix://{own}"]
     runner.spawn(argv, log=_log(paths))
-    return own
+    return own, False
 
 
 def _await(place: Path, paths: Paths) -> None:

@@ -10,9 +10,11 @@ from threading import Thread
 import pytest
 
 from spotrun.images.errors import EngineError, NotHere
-from spotrun.images.process import SystemRunner
+from spotrun.images.process import Completed, SystemRunner
+from spotrun.runtime import podman_service
 from spotrun.runtime.paths import Paths
 from spotrun.runtime.podman import Podman
+from tests.fakes.runner import ScriptedRunner
 
 
 class _Refusing(BaseHTTPRequestHandler):
@@ -66,3 +68,17 @@ def test_any_other_refusal_is_no_sign_that_the_container_has_gone(
     with pytest.raises(EngineError, match="database is locked") as refused:
         podman.find("job")
     assert not isinstance(refused.value, NotHere)
+
+
+def test_service_that_ends_just_as_it_is_found_is_started_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It ends when it has been idle, and may do so between a look and the first request."""
+    own = tmp_path / "podman.sock"
+    answers = iter([False, True, False, False, False, True])
+    monkeypatch.setattr(podman_service, "_answers", lambda _: next(answers))
+    start = ("podman", "system", "service", "--time=10", f"unix://{own}")
+    runner = ScriptedRunner({start: Completed(0)})
+    paths = Paths(state=tmp_path, run=tmp_path, memory=tmp_path)
+    with podman_service.client(runner, paths):
+        assert runner.calls == [start]
