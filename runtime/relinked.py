@@ -4,6 +4,7 @@ Podman's /dev/shm is such a tree. A POSIX semaphore that keeps its name lies the
 is gone, too (sem_open(3) makes the file under another name).
 """
 
+import os
 import tarfile
 from pathlib import Path
 
@@ -29,14 +30,20 @@ def add(state: CaptureState, folder: Path, tree: Tree) -> None:
     lost = {name: it for name, it in links.items() if name.startswith(f"{at}/")}
     if not lost:
         return
-    inodes = {name: it.st_ino for pid in state.pids for name, it in procfs.lost_files(pid)}
-    kept = {it.stat().st_ino: it for it in place.rglob("*") if it.is_file()}
+    files = {name: _file(it) for pid in state.pids for name, it in procfs.lost_files(pid)}
+    kept = {_file(it.lstat()): it for it in place.rglob("*")}
     with tarfile.open(folder / tree.archive, "a") as tar:
         for name, link in lost.items():
-            if inodes.get(name) not in kept:
+            other = kept.get(files[name]) if name in files else None
+            if other is None:
                 reason = f"{name} is in use, was removed, and has other names elsewhere"
                 raise NotCapturable(job=state.job, reason=reason)
             member = tarfile.TarInfo(f"./{Path(link).relative_to(at)}")
             member.type = tarfile.LNKTYPE
-            member.linkname = f"./{kept[inodes[name]].relative_to(place)}"
+            member.linkname = f"./{other.relative_to(place)}"
             tar.addfile(member)
+
+
+def _file(found: os.stat_result) -> tuple[int, int]:
+    """Return what tells a file from all others: another mount may lie within."""
+    return found.st_dev, found.st_ino
