@@ -52,6 +52,28 @@ def test_failed_checkpoint_leaves_the_job_running(
     assert spotrun(host, "snapshots") == []
 
 
+@pytest.mark.parametrize(
+    "use",
+    [
+        "exec 5< /busybox; rm /busybox",
+        "exec /busybox sh -c 'rm /busybox; while :; do echo 1; sleep 1; done'",
+    ],
+    ids=["open", "mapped"],
+)
+def test_file_that_is_used_by_a_lost_name_and_has_others_is_refused(
+    hosts: Hosts, engine: Engine, use: str
+) -> None:
+    """CRIU would link it for the time of the dump, and a restore not find it."""
+    (host,) = hosts(1, engine=engine)
+    script = f"cp /bin/busybox /busybox; ln /busybox /other; {use}"
+    start(host, "job", "busybox", "sh", "-c", f"{script}; while :; do echo 1; sleep 1; done")
+    await_lines(host, "job", 1)
+    error = refused(host, "checkpoint", "job")
+    assert error["code"] == "NotCapturable"
+    assert "uses /busybox, which was removed and has other names still" in error["message"]
+    unharmed(host, "job")
+
+
 def test_name_taken_on_the_target_is_refused_before_the_freeze(
     hosts: Hosts, engine: Engine
 ) -> None:
