@@ -2,7 +2,8 @@
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
-WORKERS := $(shell n=$$(($$(nproc) + 1)); echo $$((n < 4 ? n : 4)))  # tests wait much
+# one more than there are processors, for tests wait much
+WORKERS := $(shell n=$$(($$(nproc) + 1)); echo $$((n < 4 ? n : 4)))
 PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
 .PHONY: help dev lint unit test docs demo bench chaos clean

@@ -13,11 +13,10 @@ _SECONDS: Final = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)(?:s\b|s?$)")
 def spoken(source: str, event: str, text: str, since: float) -> Notice:
     """Return the notice that says `120`, `120s` or `120s and why`, counted from `since`.
 
-    Anything else is words.
-    Behind `advice` it is that, and no order.
+    Anything else is words. Behind `advice` it is that, and no order.
     """
-    said, order = text.strip(), not text.strip().startswith(ADVICE)
-    said = said.removeprefix(ADVICE).strip()
+    order = not text.strip().startswith(ADVICE)
+    said = text.strip().removeprefix(ADVICE).strip()
     seconds = _SECONDS.match(said)
     words = (seconds and said[seconds.end() :].strip()) or said
     return Notice(
