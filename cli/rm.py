@@ -11,7 +11,12 @@ from spotrun.runtime import commands
 
 @click.command("rm")
 @click.argument("names", metavar="JOB…", nargs=-1, required=True, shell_complete=job_names)
-@click.option("-f", "--force", is_flag=True, help="also running ones; a missing one is no error")
+@click.option(
+    "-f",
+    "--force",
+    is_flag=True,
+    help="also running ones, here or elsewhere; a missing one is no error",
+)
 @click.option("-v", "--volumes", is_flag=True, help="with their anonymous volumes")
 @click.option("--snapshots", is_flag=True, help="with all their snapshots in their store")
 @format_option

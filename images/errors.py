@@ -199,6 +199,13 @@ class LeaseHeld(Refused):
     hint = "it is taken over when that host has not been heard of for long enough"
 
 
+class SnapshotsInUse(Refused):
+    """Another host has the job's lease, and may need its snapshots."""
+
+    template = "job {job!r} belongs to host {host}, which may need its snapshots"
+    hint = "`spotrun rm -f --snapshots` removes them all the same"
+
+
 class NotExportable(Refused):
     """A snapshot cannot leave its store in that form; it is untouched."""
 

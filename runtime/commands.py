@@ -8,14 +8,17 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from itertools import groupby
+from typing import Final
 
-from spotrun.images import ledger
-from spotrun.images.errors import EngineError, ExitCode, Unsettled, UsageError
-from spotrun.runtime import afresh, jobs, locks, saving, supervising, transaction, unsent
+from spotrun.images import lease, ledger
+from spotrun.images.errors import EngineError, ExitCode, SnapshotsInUse, Unsettled, UsageError
+from spotrun.runtime import afresh, jobs, locks, saving, supervising, tenure, transaction, unsent
 from spotrun.runtime.engine import Container
 from spotrun.runtime.host import Host
 from spotrun.runtime.jobs import Job, Place
 from spotrun.runtime.locks import Need
+
+_FORCE: Final = "--force"
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +122,8 @@ def remove(host: Host, job: str, options: Sequence[str], *, snapshots: bool) -> 
         raise jobs.absent(host.paths, name)
     if snapshots and record and record.place is Place.MOVED:
         raise jobs.absent(host.paths, name)  # where it runs, it may need them
+    if snapshots and _FORCE not in options:
+        _refuse_another_holder(host, name)
     with _undisturbed(host, "rm", [name], Need.HELD):
         if ours:
             host.engine.command(["rm", *options, ours.id], silent=True)
@@ -128,6 +133,14 @@ def remove(host: Host, job: str, options: Sequence[str], *, snapshots: bool) -> 
             store.remove(name, *(snapshot for _, snapshot in store.ids(name)))
             ledger.forget(store, name)
         jobs.forget(host.paths, name)
+
+
+def _refuse_another_holder(host: Host, job: str) -> None:
+    """Raise SnapshotsInUse if another host has the job's lease, alive or not."""
+    record, noted = jobs.load(host.paths, job), tenure.of(host.paths, job)
+    leased = lease.read(host.store(record.store if record else None), job)
+    if leased and leased.held and (noted is None or noted.holder != leased.holder):
+        raise SnapshotsInUse(job=job, host=leased.host)
 
 
 @contextmanager

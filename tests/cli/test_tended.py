@@ -855,3 +855,19 @@ def test_files_only_snapshot_is_told_as_such(cli: Cli, here: Living) -> None:
     here.save(Kind.FILES, leave_running=False)
     rows = cli("snapshots", f"--store={here.address.url}", "--format=json").envelope["data"]
     assert [it["kind"] for it in rows] == ["files"]
+
+
+def test_snapshots_are_not_removed_under_the_lease_of_another_host(cli: Cli, here: Living) -> None:
+    """It may have nothing else to go on from; who knows better says so."""
+    here.begin(epoch=here.take().epoch)
+    made = here.save()
+    here.engine.end(JOB, 7)
+    tenure.give_up(here.host, JOB)
+    taker = here.lose()
+    said = cli("rm", "--snapshots", JOB)
+    assert said.status == 125
+    assert f"belongs to host {taker}, which may need its snapshots" in said.err
+    assert here.elsewhere.committed(JOB) == [made.snapshot]
+    assert here.engine.find(JOB)
+    assert cli("rm", "-f", "--snapshots", JOB).status == 0
+    assert here.elsewhere.committed(JOB) == []
