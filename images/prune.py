@@ -21,6 +21,7 @@ from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import islice
+from types import MappingProxyType
 from typing import Final
 
 from spotrun.images.backends.base import Entry, ObjectMissing
@@ -31,7 +32,7 @@ from spotrun.images.lease import PREFIX as LEASES
 from spotrun.images.manifest import SNAPSHOT_ID
 from spotrun.images.meter import Meter
 from spotrun.images.recipe import Content
-from spotrun.images.retention import Committed, Verdict, judge
+from spotrun.images.retention import Committed, Reason, Verdict, judge
 from spotrun.images.runspec import JOB_NAME
 from spotrun.images.seal import Broken
 from spotrun.images.store import IMAGES, SNAPSHOTS, Store, Tell, new_hold
@@ -83,14 +84,14 @@ def prune(
     host: str,
     job: str | None = None,
     packs: Collection[str] | None = None,
-    unsent: Collection[str] = (),
+    staying: Mapping[str, Reason] = MappingProxyType({}),
     dry_run: bool = False,
     step: Step = lambda _: nullcontext(),
 ) -> Pruned:
     """Delete snapshots that the policy does not keep, and what nothing needs any more.
 
-    The policy is for one `job`, or for each; `unsent` snapshots stay, too. Of packs, at most those
-    with the ids `packs` go.
+    The policy is for one `job`, or for each; those that are `staying`, by id, do so anyway. Of
+    packs, at most those with the ids `packs` go.
     SnapshotDamaged: what a snapshot needs cannot be told, so no pack was deleted. A dry run writes
     nothing, judges ages by this host's clock, and tells what would go if nobody were in the way.
     """
@@ -100,7 +101,7 @@ def prune(
     try:
         with step("look") as tell:
             work = _Work(store, mine, packs)
-            verdicts = work.judge(policy, job, unsent, tell)
+            verdicts = work.judge(policy, job, staying, tell)
         if not dry_run:
             gone = [f"{SNAPSHOTS}{it.job}/{it.snapshot}" for it in verdicts if not it.reasons]
             with step("delete snapshots") as tell:
@@ -156,7 +157,7 @@ class _Work:
             store.holds.end(*lapsed)
 
     def judge(
-        self, policy: Policy, job: str | None, unsent: Collection[str], tell: Tell | None
+        self, policy: Policy, job: str | None, staying: Mapping[str, Reason], tell: Tell | None
     ) -> list[Verdict]:
         """Apply the policy, and learn what the snapshots that it keeps need."""
         entries = [
@@ -174,7 +175,7 @@ class _Work:
             policy,
             now=self._now,
             job=job,
-            unsent=unsent,
+            staying=staying,
             uncommitted=_uncommitted(self._store, found),
         )
         gone = {(it.job, it.snapshot) for it in verdicts if not it.reasons}

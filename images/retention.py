@@ -5,10 +5,11 @@ Ages are by the store's clock: when a manifest was committed, not when its host 
 
 import re
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
+from types import MappingProxyType
 from typing import Final
 
 from spotrun.images.care import Policy
@@ -27,6 +28,8 @@ class Reason(StrEnum):
     DAILY = "daily"
     WEEKLY = "weekly"
     WITHIN = "within"
+    EARLIER = "earlier"
+    """It is of a time before its job began anew."""
     UNSENT = "unsent"
     """It is to be sent to another store first."""
     PENDING = "pending"
@@ -62,12 +65,13 @@ def judge(
     *,
     now: datetime,
     job: str | None = None,
-    unsent: Collection[str] = (),
+    staying: Mapping[str, Reason] = MappingProxyType({}),
     uncommitted: Collection[tuple[str, str]] = (),
 ) -> list[Verdict]:
     """Apply a policy to each job, or to one; sorted by job, then oldest first.
 
-    Those that are `uncommitted`, by job and id, stay for a day, whatever the policy says.
+    Whatever it says, those that are `staying`, by id, do so for the reason that is given, and those
+    that are `uncommitted`, by job and id, for a day.
     """
     jobs: dict[str, list[Committed]] = defaultdict(list)
     for it in found:
@@ -83,8 +87,8 @@ def judge(
             for it in them:
                 if (name, it.snapshot) in uncommitted and now - it.modified < LIFE:
                     reasons[it.snapshot].append(Reason.PENDING)
-                if it.snapshot in unsent:
-                    reasons[it.snapshot].append(Reason.UNSENT)
+                if it.snapshot in staying:
+                    reasons[it.snapshot].append(staying[it.snapshot])
         verdicts += [
             Verdict(name, it.snapshot, it.modified, tuple(reasons.get(it.snapshot, ())))
             for it in them

@@ -9,12 +9,15 @@ from spotrun.images.address import Address
 from spotrun.images.errors import SpotrunError
 from spotrun.images.ledger import Event
 from spotrun.images.manifest import Manifest, PhaseRecord
+from spotrun.images.store import Store
 from spotrun.runtime import rhythm
 from spotrun.runtime.host import Host
 
 _FREEZE, _THAW, _STORE = "suspend GPU", "thaw", "store"
 _OWN: Final = 256
 """Events of the job that tell how often it is interrupted; each is a request to the store."""
+_FURTHER: Final = 4
+"""How many times as many are read if these do not say when the job began."""
 _OTHERS: Final = 16
 """Other jobs that do."""
 _THEIRS: Final = 32
@@ -50,6 +53,17 @@ def mtbf(host: Host, job: str, store: Address) -> float:
         for name, newest in [(job, _OWN), *((it, _THEIRS) for it in others)]:
             histories.append(ledger.summarise(ledger.read(place, name, newest).events))
     return rhythm.mtbf(histories)
+
+
+def begun(store: Store, job: str) -> int:
+    """Return the epoch in which a job began or began anew; 0: its ledger does not say it."""
+    count = _OWN
+    while True:
+        found = ledger.read(store, job, count)
+        epochs = [it.epoch for it in found.events if it.kind == "started"]
+        if epochs or len(found.events) + found.unreadable < count:
+            return max(epochs, default=0)
+        count *= _FURTHER
 
 
 def snapshot(host: Host, manifest: Manifest, store: Address) -> None:

@@ -34,6 +34,16 @@ class Past:
         """Asked for once, and only where nobody has said how often the job is saved."""
         return chronicle.mtbf(self._host, self._noted.job, self._noted.store)
 
+    @cached_property
+    def earlier(self) -> frozenset[str]:
+        """Ids of the snapshots of a time before the job began anew; StoreUnavailable and its like.
+
+        They are its user's to remove: it may have begun anew by an error, a wrong probe for one.
+        """
+        store, job = self._host.store(self._noted.store), self._noted.job
+        begun = chronicle.begun(store, job)
+        return frozenset(it for it in store.committed(job) if store.load(job, it).epoch < begun)
+
     @property
     def newest(self) -> Manifest | None:
         """The one that was made last."""

@@ -25,6 +25,7 @@ from spotrun.images.care import Care
 from spotrun.images.errors import EngineError, ExitCode, LeaseLost, SpotrunError, StoreUnavailable
 from spotrun.images.manifest import Manifest
 from spotrun.images.prune import prune
+from spotrun.images.retention import Reason
 from spotrun.runtime import (
     agent,
     chronicle,
@@ -364,14 +365,15 @@ class Supervisor:
     def _prune(self) -> None:
         if self._care.keep.keeps_all:
             return
-        unsent_ones = {it.snapshot for it in unsent.records(self._host)}
+        staying = {it.snapshot: Reason.UNSENT for it in unsent.records(self._host)}
         try:
+            staying |= dict.fromkeys(self._past.earlier, Reason.EARLIER)
             prune(
                 self._host.store(self._tenure.store),
                 self._care.keep,
                 host=platform.node(),
                 job=self._job,
-                unsent=unsent_ones,
+                staying=staying,
             )
         except SpotrunError as error:
             self._observer.note(str(error))

@@ -246,7 +246,7 @@ def test_unsent_snapshots_stay(store: Store, tmp_path: Path) -> None:
     """They are to be sent to another store first."""
     unsent = _push(store, tmp_path, 1, _A)
     _push(store, tmp_path, 2, _B)
-    prune(store, Policy(last=1), host="host", unsent={unsent.snapshot})
+    prune(store, Policy(last=1), host="host", staying={unsent.snapshot: Reason.UNSENT})
     assert unsent.snapshot in _left(store)
 
 

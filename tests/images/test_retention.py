@@ -101,7 +101,7 @@ def test_jobs_are_apart() -> None:
 def test_unsent_snapshot_stays() -> None:
     """It is nowhere else yet."""
     found = _snapshots(1, 2, 3)
-    verdicts = judge(found, Policy(last=1), now=_NOW, unsent={found[1].snapshot})
+    verdicts = judge(found, Policy(last=1), now=_NOW, staying={found[1].snapshot: Reason.UNSENT})
     assert [it.reasons for it in verdicts] == [(), (Reason.UNSENT,), (Reason.NEWEST, Reason.LAST)]
 
 

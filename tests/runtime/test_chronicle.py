@@ -194,3 +194,16 @@ def test_interruptions_are_counted_from_the_history(here: Living) -> None:
     assert chronicle.mtbf(here.host, JOB, here.address) == pytest.approx((2 + 3 + 4) * 3600 / 3)
     here.network.cut = True
     assert chronicle.mtbf(here.host, JOB, here.address) == unknown
+
+
+def test_beginning_is_found_behind_however_many_events(
+    here: Living, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The last one counts; a ledger without any tells of none."""
+    monkeypatch.setattr(chronicle, "_OWN", 2)
+    assert chronicle.begun(here.store, JOB) == 0
+    behind: list[ledger.Kind] = ["notice"] * 9
+    kinds: list[ledger.Kind] = ["started", "restored", "started", *behind]
+    for epoch, kind in enumerate(kinds, start=1):
+        chronicle.write(here.host, JOB, here.address, kind, epoch=epoch)
+    assert chronicle.begun(here.store, JOB) == 3

@@ -26,6 +26,7 @@ from spotrun.images.process import Completed
 from spotrun.runtime import (
     agent,
     beginning,
+    chronicle,
     fence,
     guard,
     jobs,
@@ -689,6 +690,22 @@ def test_only_those_snapshots_stay_that_the_user_wants(job: _Supervised) -> None
         until(lambda: len(job.events("snapshot")) == 2)
         until(lambda: len(job.snapshots) == 1)
         assert job.snapshots == [job.events("snapshot")[-1].snapshot]
+
+
+def test_snapshots_of_the_time_before_a_fresh_start_stay(job: _Supervised) -> None:
+    """Whatever policy there is: it may have begun anew by an error."""
+    here = job.here
+    before = here.save().snapshot
+    here.engine.remove(JOB)
+    jobs.forget(here.host.paths, JOB)
+    tenure.give_up(here.host, JOB)
+    epoch = here.take().epoch
+    chronicle.write(here.host, JOB, here.address, "started", epoch=epoch)
+    here.begin(epoch=epoch, care=Care(every="1s", keep=Policy(1, 0, 0, 0)))
+    with _Running(job):
+        until(lambda: len(job.events("snapshot")) == 4)
+        until(lambda: len(job.snapshots) == 2)
+        assert job.snapshots == [before, job.events("snapshot")[-1].snapshot]
 
 
 def test_store_that_is_away_when_the_host_goes_does_not_keep_the_job_here(
