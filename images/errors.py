@@ -19,6 +19,7 @@
     |  |- StoreLocked               it is encrypted, and the key does not fit
     |  |- StoreForeign              it is no store of this spotrun's format
     |  |- LeaseHeld                 another host may run the job
+    |  |- SnapshotsInUse            another host may need them
     |  |- NotExportable             a snapshot cannot leave the store in that form
     |  |- ArchiveUnfit              an engine's checkpoint archive cannot become a snapshot
     |  `- NotRestorable
