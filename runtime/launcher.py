@@ -16,6 +16,7 @@ from spotrun.runtime import grammar, jobs, options
 from spotrun.runtime.engine import CRIU_ANNOTATION, JOB_LABEL, Container
 from spotrun.runtime.host import Host
 from spotrun.runtime.paths import Paths
+from spotrun.runtime.shim import QUIET
 
 _SHIM: Final = r"""#!/bin/sh
 # Python, which takes as long to start as runc, is for what may be a restore or is to be refused.
@@ -34,7 +35,7 @@ begins() {{ # whether a job is created that was never saved, and that nobody is 
 for last; do :; done
 case "${{0##*/}} $* " in
 criu\ *) ;;
-*' create '*) begins "$@" 2>/dev/null && exec runc "$@" ;;
+*' create '*) begins "$@" 2>/dev/null && exec runc {quiet} "$@" ;;
 *) [ -e "$SPOTRUN_RUN/restored/$last" ] || [ -e "$SPOTRUN_RUN/networks/$last" ] || exec runc "$@" ;;
 esac
 exec {python} -IS -c 'import sys; sys.path.append(sys.argv.pop(1)); import shim; shim.main()' \
@@ -48,6 +49,7 @@ def shim(paths: Paths) -> str:
     places = {
         "python": sys.executable,
         "folder": Path(__file__).resolve().parent,
+        "quiet": QUIET,
         "run": paths.run,
         "state": paths.state,
     }

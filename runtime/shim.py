@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from typing import Any
 
 RUNTIME = "runc"
+QUIET = "--log=/dev/null"
+"""For a create whose engine wants no log: Podman shows the first line of stderr, which is to be the
+error and no warning. A later --log counts."""
 ANNOTATION = "io.spotrun.restore"
 JOB_ANNOTATION = "io.spotrun.job"
 CRIU_ANNOTATION = "org.criu.config"
@@ -46,6 +49,7 @@ def main(arguments: list[str] | None = None) -> None:
             _refuse_afresh(job, _value(words, "--log"), restored=bool(plan))
             if CRIU_ANNOTATION not in notes:
                 _note(words[-1], bundle, job)
+        words = [QUIET, *words]
     elif verb == "start" and _was_restored(words[-1]):
         return
     elif verb == "delete":

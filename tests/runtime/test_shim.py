@@ -222,13 +222,13 @@ def test_create_without_our_annotation_is_an_ordinary_create(bench: Bench, optio
     """However the bundle is named; without a name it is the working directory."""
     argv = ["create", *option.format(bench.bundle).split(), "it"]
     called = bench.call(*argv)
-    assert (called.status, called.runc) == (0, [argv])
+    assert (called.status, called.runc) == (0, [[shim.QUIET, *argv]])
 
 
 def test_annotation_of_another_kind_is_not_ours(bench: Bench) -> None:
     """Our word may stand anywhere in the specification, like in the command."""
     bench.specify(note=engine.RESTORE_ANNOTATION)
-    assert bench.create().runc[0][len(_GLOBALS)] == "create"
+    assert bench.create().runc[0][: len(_GLOBALS) + 2] == [shim.QUIET, *_GLOBALS, "create"]
 
 
 @pytest.mark.parametrize("option", ["--bundle {}", "--bundle={}", "-b {}"])
@@ -388,7 +388,7 @@ def test_saved_job_is_started_afresh_when_its_user_says_so(bench: Bench) -> None
     bench.record(parent="20261201T100000Z-000000", place=jobs.Place.HERE)
     bench.specify(**{engine.JOB_LABEL: "train"})
     with bench.wanted_afresh():
-        assert bench.create().runc[0][len(_GLOBALS)] == "create"
+        assert bench.create().runc[0][: len(_GLOBALS) + 2] == [shim.QUIET, *_GLOBALS, "create"]
     assert (bench.paths.afresh / "train").exists()
     assert bench.create().runc == []
 
@@ -420,7 +420,7 @@ def test_annotation_that_is_no_name_is_that_of_no_job(bench: Bench, name: str) -
     """It would be part of a path, and anybody may write one."""
     (bench.folder / "victim").write_text("untouched")
     bench.specify(**{engine.JOB_LABEL: name})
-    assert bench.create().runc[0][len(_GLOBALS)] == "create"
+    assert bench.create().runc[0][: len(_GLOBALS) + 2] == [shim.QUIET, *_GLOBALS, "create"]
     assert (bench.folder / "victim").read_text() == "untouched"
     assert not bench.paths.notes.exists()
     assert engine.CRIU_ANNOTATION not in bench.spec["annotations"]
@@ -431,7 +431,7 @@ def test_plan_elsewhere_is_none_of_ours(bench: Bench, tmp_path: Path) -> None:
     bench.plan_restore()
     foreign = bench.plan.rename(tmp_path / "foreign.json")
     bench.specify(**{engine.RESTORE_ANNOTATION: str(foreign)})
-    assert bench.create().runc[0][len(_GLOBALS)] == "create"
+    assert bench.create().runc[0][: len(_GLOBALS) + 2] == [shim.QUIET, *_GLOBALS, "create"]
 
 
 def test_job_that_begins_costs_no_python(bench: Bench) -> None:
@@ -449,7 +449,7 @@ def test_job_that_begins_costs_no_python(bench: Bench) -> None:
 
     assert create().runc == []
     bench.record(parent=None)
-    assert create().runc[0][len(_GLOBALS)] == "create"
+    assert create().runc[0][: len(_GLOBALS) + 2] == [shim.QUIET, *_GLOBALS, "create"]
     assert create(**{"io.spotrun.restore": "/plan"}).runc == []
     assert create(**{engine.JOB_LABEL: "../train"}).runc == []
     entry = bench.paths.journal / "train.json"
@@ -465,9 +465,9 @@ def test_job_that_begins_costs_no_python(bench: Bench) -> None:
 def test_job_that_was_never_saved_starts_afresh(bench: Bench) -> None:
     """So does one that spotrun does not know."""
     bench.specify(**{engine.JOB_LABEL: "train"})
-    assert bench.create().runc[0][len(_GLOBALS)] == "create"
+    assert bench.create().runc[0][: len(_GLOBALS) + 2] == [shim.QUIET, *_GLOBALS, "create"]
     bench.record(parent=None, place=jobs.Place.HERE)
-    assert bench.create().runc[0][len(_GLOBALS)] == "create"
+    assert bench.create().runc[0][: len(_GLOBALS) + 2] == [shim.QUIET, *_GLOBALS, "create"]
 
 
 def test_mounts_that_cannot_be_filled_stop_the_restore(bench: Bench, tmp_path: Path) -> None:
@@ -530,7 +530,7 @@ def test_plan_is_carried_out_once(bench: Bench) -> None:
     called = bench.create()
     assert (called.status, called.runc) == (1, [])
     with bench.wanted_afresh():
-        assert bench.create().runc[0][len(_GLOBALS)] == "create"
+        assert bench.create().runc[0][: len(_GLOBALS) + 2] == [shim.QUIET, *_GLOBALS, "create"]
 
 
 @pytest.mark.parametrize(
@@ -635,7 +635,7 @@ def test_installed_shim_serves_calls(bench: Bench) -> None:
     bench.plan_restore()
     bench.paths.run.rename(bench.folder / "moved")
     argv = ["create", "--bundle", str(bench.bundle), "it"]
-    assert bench.call(*argv).runc == [argv]
+    assert bench.call(*argv).runc == [[shim.QUIET, *argv]]
     (bench.folder / "moved").rename(bench.paths.run)
     assert bench.call(*argv).runc[0][0] == "restore"
     assert (bench.paths.restored / "it").exists()
