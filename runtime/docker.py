@@ -116,6 +116,12 @@ class Docker:
         with self._api() as api:
             return int(api.wait(container, timeout=None)["StatusCode"])
 
+    def healthy(self, container: str) -> bool | None:
+        """Return what its checks, which the daemon runs, have come to."""
+        with self._api() as api:
+            health = api.inspect_container(container)["State"].get("Health")
+        return health["Status"] == "healthy" if health else None
+
     def logs(self, container: str, *, follow: bool, part: "Excerpt") -> "Iterator[LogLine]":
         """Read the log endpoint, which has frames unless the container has a terminal."""
         from spotrun.images.logfile import LogLine

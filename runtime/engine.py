@@ -146,6 +146,10 @@ class Engine(Protocol):
         """Wait until a container has ended, and return its exit code."""
         ...
 
+    def healthy(self, container: str) -> bool | None:
+        """Tell whether a running container's own health check holds; None: it has none."""
+        ...
+
     def logs(self, container: str, *, follow: bool, part: "Excerpt") -> "Iterator[LogLine]":
         """Yield a container's output from its first line on, or a part of it."""
         ...

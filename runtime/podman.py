@@ -109,6 +109,14 @@ class Podman:
         with self._api() as api:
             return int(api.containers.get(container).wait())
 
+    def healthy(self, container: str) -> bool | None:
+        """Run its check: by itself Podman does so only where systemd runs."""
+        with self._api() as api:
+            check = api.containers.get(container).attrs["Config"].get("Healthcheck") or {}
+        if check.get("Test") in (None, [], ["NONE"]):
+            return None
+        return self._runner.run(["podman", "healthcheck", "run", container]).status == 0
+
     def logs(self, container: str, *, follow: bool, part: "Excerpt") -> "Iterator[LogLine]":
         """Read the frames of the log endpoint."""
         with self._api() as api:

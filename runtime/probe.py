@@ -4,6 +4,7 @@
 holds. Anything else is a command that ends with 0 inside.
 """
 
+import json
 import re
 import sys
 from collections.abc import Callable, Iterator
@@ -13,6 +14,8 @@ from typing import Final
 
 from spotrun.images.errors import UsageError
 from spotrun.images.logfile import Excerpt
+from spotrun.images.runspec import RunSpec
+from spotrun.runtime import grammar
 from spotrun.runtime.engine import Container
 from spotrun.runtime.host import Host
 from spotrun.runtime.processes import Thread, threads
@@ -30,7 +33,8 @@ _TIMEOUT: Final = 10.0
 _CONNECT: Final = (
     "import socket, sys; socket.create_connection(('127.0.0.1', int(sys.argv[1])), 2).close()"
 )
-_HEALTH: Final = "{{.State.Health.Status}}"
+_HEALTHCHECK: Final = "healthcheck"
+_NO_CHECK: Final = "the container has no health check; name another probe, or give it --health-cmd"
 
 Check = Callable[[Host, Container, datetime], bool]
 
@@ -48,9 +52,32 @@ def check(probe: str) -> Check:
         except re.error as error:
             raise UsageError(message=f"--probe: {rest!r} is no pattern: {error}") from None
         return lambda host, container, since: _says(host, container, since, pattern)
-    if probe == "healthcheck":
+    if probe == _HEALTHCHECK:
         return lambda host, container, _: _is_healthy(host, container)
     return lambda host, container, _: _ends_well(host, container, probe)
+
+
+def refuse(host: Host, spec: RunSpec, probe: str | None) -> None:
+    """Raise UsageError if a health check is to hold, and the container will have none.
+
+    Of an image that is not here yet nothing is known.
+    """
+    if probe != _HEALTHCHECK:
+        return
+    given = grammar.value(spec.options, "--health-cmd")
+    none = given == "none" or grammar.flag(spec.options, "--no-healthcheck")
+    if none or (given is None and _has_none(host, spec.image)):
+        raise UsageError(message=f"--probe=healthcheck: {_NO_CHECK}")
+
+
+def _has_none(host: Host, image: str) -> bool:
+    """Tell whether an image is here and has no health check (Docker, Podman: `image inspect`)."""
+    done = host.runner.run([host.engine.name, "image", "inspect", image])
+    if done.status:
+        return False
+    found = json.loads(done.stdout)[0]
+    check = found.get("Healthcheck") or (found.get("Config") or {}).get("Healthcheck") or {}
+    return check.get("Test") in (None, [], ["NONE"])
 
 
 def lives(host: Host, container: Container) -> bool:
@@ -84,7 +111,10 @@ def _is_busy(found: dict[int, Thread], seen: dict[int, int]) -> bool:
 
 
 def holds(host: Host, container: Container, probe: str, since: datetime) -> bool:
-    """Wait until a probe of what was restored then holds; False: it does not in a minute."""
+    """Wait until a probe of what was restored then holds; False: it does not in a minute.
+
+    UsageError: it never could.
+    """
     asked, end = check(probe), monotonic() + _PATIENCE
     while not asked(host, container, since):
         if monotonic() > end:
@@ -104,8 +134,10 @@ def _says(host: Host, container: Container, since: datetime, pattern: re.Pattern
 
 
 def _is_healthy(host: Host, container: Container) -> bool:
-    argv = [host.engine.name, "inspect", f"--format={_HEALTH}", container.id]
-    return host.runner.run(argv).stdout.strip() == "healthy"
+    healthy = host.engine.healthy(container.id)
+    if healthy is None:
+        raise UsageError(message=f"--probe=healthcheck: {_NO_CHECK}")
+    return healthy
 
 
 def _ends_well(host: Host, container: Container, command: str) -> bool:

@@ -6,6 +6,7 @@ They run on the in-memory engine here and, through `on_host`, on a real one on a
 import json
 import re
 import tempfile
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
@@ -22,7 +23,11 @@ _TALK = ("sh", "-c", "echo out; echo err >&2; exit 3")
 _FOREVER = ("sh", "-c", "sleep 1000")
 _EXIT = ("sh", "-c", "exit 7")
 _NO_COMMAND = ("no-such-command",)
+_PATIENCE = 10.0
+"""Seconds in which a health check of every second is known."""
 PROGRAMS = {
+    ("sh", "-c", "exit 0"): Ended(),
+    ("sh", "-c", "exit 1"): Ended(status=1),
     _TALK: Ended((LogLine("stdout", b"out\n"), LogLine("stderr", b"err\n")), 3),
     _EXIT: Ended(status=7),
     _NO_COMMAND: Ended(status=127),
@@ -214,6 +219,26 @@ def a_part_of_the_output_can_be_asked_for(engine: Engine, image: str) -> None:
     assert list(engine.logs(identity, follow=False, part=late)) == []
     for line in engine.logs(identity, follow=False, part=Excerpt(timestamps=True)):
         assert re.fullmatch(rb"\d{4}-\d\d-\d\dT[\d:.]+Z (out|err)\n", line.data), line
+
+
+def health_check_holds_or_does_not(engine: Engine, image: str) -> None:
+    """It is run as soon as somebody asks, or within a second or two."""
+    for status, wanted in ((0, True), (1, False)):
+        check = [f"--health-cmd=exit {status}", "--health-interval=1s"]
+        identity = engine.create([*check, image, *_FOREVER])
+        engine.start(identity)
+        end = time.monotonic() + _PATIENCE
+        while (found := engine.healthy(identity)) is not wanted and time.monotonic() < end:
+            time.sleep(0.1)
+        assert found is wanted
+
+
+def container_without_a_health_check_has_none(engine: Engine, image: str) -> None:
+    """Nor has one that is to have none."""
+    for options in ([], ["--no-healthcheck"]):
+        identity = engine.create([*options, image, *_FOREVER])
+        engine.start(identity)
+        assert engine.healthy(identity) is None
 
 
 def run_returns_the_status_of_the_command(engine: Engine, image: str) -> None:

@@ -238,6 +238,13 @@ class FakeEngine:
         assert not found.running, found
         return found.exit_code
 
+    def healthy(self, container: str) -> bool | None:
+        """Believe a check that ends at once; others do not hold."""
+        check = grammar.value(self._get(container).arguments, "--health-cmd")
+        if check is None:
+            return None
+        return self._programs.get(("sh", "-c", check), Ended(status=1)).status == 0
+
     def logs(
         self,
         container: str,

@@ -1,11 +1,12 @@
 """What proves that a restored job is well is asked until it says so, for a minute."""
 
+import json
 import os
 import socket
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import chain, repeat
@@ -18,6 +19,7 @@ import pytest
 from spotrun.images.errors import EngineError, UsageError
 from spotrun.images.logfile import LogLine
 from spotrun.images.process import Completed, SystemRunner
+from spotrun.images.runspec import RunSpec
 from spotrun.runtime import probe
 from spotrun.runtime.engine import Container
 from spotrun.runtime.processes import Thread
@@ -179,19 +181,65 @@ def test_line_is_looked_for_in_what_the_job_has_said_since(fake: FakeHost, job: 
     assert not probe.holds(fake.host, job, "log:epoch", _LATER)
 
 
-@pytest.mark.parametrize(
-    ("said", "held"), [("healthy\n", True), ("starting\n", False), ("unhealthy\n", False)]
-)
-def test_healthcheck_is_the_engines(tmp_path: Path, said: str, *, held: bool) -> None:
-    """It runs by itself, and is only asked how it went."""
-    argv = ("podman", "inspect", "--format={{.State.Health.Status}}")
-    fake = fake_host(tmp_path)
+@pytest.mark.parametrize(("status", "held"), [(0, True), (1, False)])
+def test_healthcheck_is_the_engines(tmp_path: Path, status: int, *, held: bool) -> None:
+    """It is the engine that knows how it went."""
+    fake = fake_host(tmp_path, programs={("sh", "-c", "curl localhost"): Ended(status=status)})
     image = fake.engine.add_image("busybox", b"layer").name
-    container = fake.engine.create([image])
-    made = fake_host(tmp_path / "b", script={(*argv, container): Completed(0, said)})
-    found = fake.engine.find(container)
+    found = fake.engine.find(fake.engine.create(["--health-cmd=curl localhost", image]))
     assert found
-    assert probe.check("healthcheck")(made.host, found, _EPOCH) is held
+    assert probe.check("healthcheck")(fake.host, found, _EPOCH) is held
+
+
+def test_healthcheck_that_there_is_none_of_is_an_error_at_once(
+    fake: FakeHost, job: Container
+) -> None:
+    """No rung could ever hold by it."""
+    with pytest.raises(UsageError, match="--probe=healthcheck: the container has no health check"):
+        probe.holds(fake.host, job, "healthcheck", _EPOCH)
+
+
+_CHECKED = {"Healthcheck": {"Test": ["CMD-SHELL", "curl localhost"]}}
+_IMAGES: dict[str, object] = {
+    "docker-with": {"Config": _CHECKED},
+    "podman-with": {**_CHECKED, "Config": {}},
+    "docker-without": {"Config": {"Env": []}},
+    "podman-without": {"Config": {}},
+    "switched-off": {"Config": {"Healthcheck": {"Test": ["NONE"]}}},
+    "of-nothing": {"Config": None},
+}
+"""What `image inspect` shows of a health check, which Docker has elsewhere than Podman."""
+
+
+@pytest.mark.parametrize(
+    ("options", "image", "refused"),
+    [
+        ("", "docker-with", False),
+        ("", "podman-with", False),
+        ("", "docker-without", True),
+        ("", "podman-without", True),
+        ("", "switched-off", True),
+        ("", "of-nothing", True),
+        ("", "not-here-yet", False),
+        ("--health-cmd=a", "docker-without", False),
+        ("--healthcheck-command=a", "podman-without", False),
+        ("--health-cmd=none", "docker-with", True),
+        ("--no-healthcheck", "docker-with", True),
+    ],
+)
+def test_healthcheck_that_there_will_be_none_of_is_refused(
+    tmp_path: Path, options: str, image: str, *, refused: bool
+) -> None:
+    """Before the job has run for hours; of an image that is still to be pulled nothing is known."""
+    argv = ("podman", "image", "inspect")
+    script: dict[tuple[str, ...], Completed]
+    script = {(*argv, it): Completed(0, json.dumps([found])) for it, found in _IMAGES.items()}
+    host = fake_host(tmp_path, script={**script, (*argv, "not-here-yet"): Completed(125)}).host
+    spec = RunSpec(tuple(options.split()), image, ())
+    for wanted in (None, "tcp:80", "true"):
+        probe.refuse(host, spec, wanted)
+    with pytest.raises(UsageError, match="health") if refused else nullcontext():
+        probe.refuse(host, spec, "healthcheck")
 
 
 @pytest.mark.parametrize("status", [0, 1, 127])
