@@ -64,6 +64,16 @@ class _Verbs(click.Group):
         found: click.Command = import_module(f"spotrun.cli.{module}").command
         return found
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the verb, or say which is like it."""
+        try:
+            return super().resolve_command(ctx, args)
+        except click.NoSuchCommand as error:
+            verbs = self.list_commands(ctx)
+            raise click.NoSuchCommand(error.command_name, possibilities=verbs, ctx=ctx) from None
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the verbs without importing them."""
         with formatter.section("Commands"):

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from spotrun.runtime.host import Host
 
 VERBS: Final = ("run", "create")
+_ALIKE: Final = 0.8
+"""Of two names that are meant to be one (difflib)."""
 ABOUT_TO_GO: Final = "this host is about to go: start the job elsewhere"
 
 
@@ -39,6 +41,7 @@ class Given:
 def launch(arguments: list[str], verb: str, told: Output) -> Result:
     """Make a job as `run` or `create` does."""
     spec = grammar.split(arguments)
+    _refuse_misspelt(spec.options)
     own = own_options(spec.options)
     store = address(
         own.get("--store", os.environ.get("SPOTRUN_STORE")),
@@ -82,6 +85,16 @@ def _once(host: "Host", given: Given, told: Output) -> Result:
     if started.exit_code == ExitCode.PREEMPTED:
         told.note(str(jobs.absent(host.paths, started.job)))
     return Result(started, exit_code=started.exit_code)
+
+
+def _refuse_misspelt(words: Sequence[str]) -> None:
+    """Raise UsageError for what no engine has, and is like an option of spotrun's."""
+    for option in grammar.options(words):
+        if option.name not in grammar.KNOWN and option.name not in ALL:
+            from difflib import get_close_matches
+
+            for meant in get_close_matches(option.name, ALL, 1, _ALIKE):
+                raise UsageError(message=f"no such option {option.name}; did you mean {meant}?")
 
 
 def own_options(words: Sequence[str]) -> dict[str, str]:

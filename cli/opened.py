@@ -1,6 +1,7 @@
 """What a verb works on: this host, with earlier accidents settled, and a store."""
 
 import os
+import re
 from pathlib import Path
 from typing import Final
 
@@ -12,6 +13,9 @@ from spotrun.runtime.host import Host, this_host
 KEY_FILE: Final = "SPOTRUN_KEY_FILE"
 """The variable of --key-file, which is for those stores that --store names."""
 
+_LIKE_URL: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:(?!//)")
+"""What begins as a URL does (RFC 3986) and goes on otherwise: a slash was forgotten."""
+
 
 def address(store: str | None, key_file: str | None) -> Address | None:
     """Return the store that two options name; None: the job's own, with its own key."""
@@ -21,6 +25,11 @@ def address(store: str | None, key_file: str | None) -> Address | None:
         return None
     if not store:
         raise UsageError(message="--store is empty: name a path or a bucket")
+    if _LIKE_URL.match(store):
+        raise UsageError(
+            message=f"--store={store}: neither s3://BUCKET/PREFIX nor its like, nor a path:"
+            f" a folder of that name is ./{store}"
+        )
     key = str(Path(key_file).absolute()) if key_file else None
     return Address(store if "://" in store else str(Path(store).absolute()), key)
 

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 RESULT_VERSION: Final = "1"
 
 
+_COMMAND: Final = " COMMAND"
+"""What stands in a hint for the command that was called."""
 _PIPE_WIDTH: Final = 1000
 """Columns where no terminal cuts lines off."""
 
@@ -50,18 +52,18 @@ class Output:
         """Print one sentence, what to do, and where to read more."""
         if self._bar:
             self._bar.close()
-        notes = getattr(error, "__notes__", [])
+        notes, hint = getattr(error, "__notes__", []), _hint(command, error)
         if self.json:
             document: dict[str, object] = {
                 "code": error.code,
                 "message": "; ".join([str(error), *notes]),
-                "hint": error.hint or None,
+                "hint": hint or None,
                 "log": str(error.log) if error.log else None,
             }
             self._envelope(command, "error", None, [document])
             return
         _say(f"spotrun: {error}")
-        for line in [*notes, error.hint, f"log: {error.log}" if error.log else ""]:
+        for line in [*notes, hint, f"log: {error.log}" if error.log else ""]:
             if line:
                 _say(f"  {line}")
 
@@ -156,6 +158,15 @@ class Output:
         print(msgspec.json.encode(document).decode(), file=stream, flush=True)  # type: ignore[call-overload]
 
 
+def _hint(command: str, error: SpotrunError) -> str:
+    """Return what to do, for this command if there is one of that name."""
+    if _COMMAND not in error.hint:
+        return error.hint
+    from spotrun.cli.group import VERBS
+
+    return error.hint.replace(_COMMAND, f" {command}" if command in VERBS else "")
+
+
 def _say(text: str) -> None:
     sys.stderr.write(f"{text}\n")
     sys.stderr.flush()
@@ -185,6 +196,11 @@ def size(count: int) -> str:
     while value >= 1024 and unit != "GiB":  # noqa: PLR2004 # binary prefixes
         value, unit = value / 1024, next(units)
     return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
+
+
+def counted(count: int, what: str) -> str:
+    """Return so many of something, for people."""
+    return f"{count} {what}" if count == 1 else f"{count} {what}s"
 
 
 def table(*columns: str) -> "Table":

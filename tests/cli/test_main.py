@@ -14,7 +14,6 @@ import pytest
 from spotrun import __version__
 from spotrun.cli import opened
 from spotrun.cli.group import HIDDEN, VERBS
-from spotrun.images.errors import UsageError
 from spotrun.runtime import jobs
 from tests.cli.conftest import TALK, Cli
 from tests.fakes.host import FakeHost
@@ -84,6 +83,10 @@ def test_version_is_shown(cli: Cli) -> None:
     ("words", "said"),
     [
         ("frobnicate", "No such command 'frobnicate'."),
+        ("chekpoint job", "No such command 'chekpoint'. Did you mean 'checkpoint'?"),
+        ("run --jobs=train busybox", "no such option --jobs; did you mean --job?"),
+        ("run --storre x -it busybox", "no such option --storre; did you mean --store?"),
+        ("notice --off --in=9s", "--off and --in: a notice is given or called off"),
         ("--bogus", "No such option '--bogus'."),
         ("ps --bogus", "No such option '--bogus'."),
         ("ps job", "Got unexpected extra argument (job)"),
@@ -112,7 +115,9 @@ def test_senseless_command_line_is_one_sentence(cli: Cli, words: str, said: str)
         assert ended.envelope["errors"][0]["message"] == said
     else:
         assert ended.out == ""
-        assert ended.err == f"spotrun: {said}\n  {UsageError.hint}\n"
+        verb = words.split(maxsplit=1)[0]
+        called = f" {verb}" if verb in VERBS else ""
+        assert ended.err == f"spotrun: {said}\n  see `spotrun{called} --help`\n"
 
 
 @pytest.mark.parametrize("words", _NEEDS_ROOT)
@@ -136,9 +141,9 @@ def test_real_process_without_root_is_one_sentence() -> None:
 
 def test_installed_command_runs() -> None:
     """The entry point leads to the command line."""
-    done = subprocess.run([_SPOTRUN, "bogus"], check=False, capture_output=True, text=True)
+    done = subprocess.run([_SPOTRUN, "frobnicate"], check=False, capture_output=True, text=True)
     assert done.returncode == 125
-    assert done.stderr.startswith("spotrun: No such command 'bogus'.\n")
+    assert done.stderr.startswith("spotrun: No such command 'frobnicate'.\n")
 
 
 def test_closed_pipe_is_no_traceback() -> None:
