@@ -8,7 +8,7 @@ import click
 
 from spotrun.cli.common import format_option, open_host, output, store_option
 from spotrun.cli.completion import job_names
-from spotrun.cli.output import size, table
+from spotrun.cli.output import counted, size, table
 from spotrun.cli.result import Result
 from spotrun.images import ledger
 from spotrun.images.address import Address
@@ -93,7 +93,8 @@ def _sentence(it: Summary, cost: Cost | None) -> str:
         else ""
     )
     return (
-        f"{it.runs} runs on {len(it.hosts)} hosts, {it.interruptions} interruptions,"
-        f" {it.snapshots} snapshots of {size(it.bytes) or '0 B'}; it ran {it.ran:.0f} s and was"
+        f"{counted(it.runs, 'run')} on {counted(len(it.hosts), 'host')},"
+        f" {counted(it.interruptions, 'interruption')}, {counted(it.snapshots, 'snapshot')} of"
+        f" {size(it.bytes) or '0 B'}; it ran {it.ran:.0f} s and was"
         f" frozen {it.frozen:.1f} s; {it.saved:.0f} s of work need not be done again{money}"
     )

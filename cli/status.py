@@ -7,6 +7,7 @@ from spotrun.cli.completion import job_names
 from spotrun.cli.output import table
 from spotrun.cli.result import Result
 from spotrun.runtime import forecast, supervising
+from spotrun.runtime.standing import Standing
 
 
 @click.command("status")
@@ -27,7 +28,15 @@ def command(names: tuple[str, ...], left: float) -> Result:
     for row in supervising.rows(host, names):
         said = row.standing
         fits = forecast.sentence(said.forecast, left) if said else ""
-        due = "now" if said and said.saving else said.next[:19].replace("T", " ") if said else ""
-        shown.add_row(row.job, str(row.epoch), row.snapshot or "", due, fits)
+        cells = (_due(said), _outlook(said, fits)) if said else ("", "it is being brought up")
+        shown.add_row(row.job, str(row.epoch), row.snapshot or "", *cells)
         rows.append({"job": row.job, "standing": said, "fits": fits})
     return Result(rows, shown)
+
+
+def _due(said: Standing) -> str:
+    return "now" if said.saving else said.next[:19].replace("T", " ")
+
+
+def _outlook(said: Standing, fits: str) -> str:
+    return f"{fits}; a notice stands: {said.leaving}" if said.leaving else fits

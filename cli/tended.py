@@ -14,10 +14,10 @@ from spotrun.cli.output import Output
 from spotrun.cli.result import Result
 from spotrun.hooks.notices import file
 from spotrun.hooks.notices.command import Command
-from spotrun.images.errors import ExitCode, SpotrunError, Terminated, UsageError
+from spotrun.images.errors import EngineError, ExitCode, SpotrunError, Terminated, UsageError
 from spotrun.images.logfile import Excerpt
 from spotrun.images.runspec import RunSpec
-from spotrun.runtime import coming, commands, grammar, jobs, launcher
+from spotrun.runtime import coming, commands, grammar, jobs, launcher, lookup, probe, supervising
 from spotrun.runtime.coming import Came, Wish
 from spotrun.runtime.host import Host
 
@@ -30,6 +30,9 @@ def launch(host: Host, given: Given, told: Output) -> Result:
         raise UsageError(message=f"{given.verb} makes no job that comes back: use run")
     scheduler = wishes.scheduler(given.own)
     wish = wishes.wish(given.own, given.store or host.own_store, scheduler)
+    if "--store" not in given.own:  # its variable is for jobs that have no other
+        wish = replace(wish, store=lookup.store_of(host, wish.job, None) or wish.store)
+    probe.refuse(host, given.spec, wish.care.probe)
     command = wish.care.notice_command
     if command and not Command(command, host.runner).probe():
         raise UsageError(message=f"--notice-command cannot be run: {command}")
@@ -71,8 +74,13 @@ class _Launch:
                 return self._result(came, came.exit_code)
             if not self._attached or self._interactive:
                 self._outlook.tell_now()
-            status = self._stay(begun) if self._attached else int(ExitCode.OK)
+            status = self._stay(came.since or begun) if self._attached else int(ExitCode.OK)
             return self._result(came, status)
+
+    def _part(self) -> None:
+        """Let the supervisor of a job that has gone write that down, and give its lease up."""
+        with suppress(EngineError):
+            supervising.await_end(self._host, self._wish.job)
 
     def _come(self, heard: "_Heard") -> Came:
         """Let the job run here; a signal that comes when it does so already is for the job."""
@@ -117,6 +125,8 @@ class _Launch:
             self._told.note(f"job {job!r} has come to its end; --fresh begins it anew")
 
     def _result(self, came: Came, status: int) -> Result:
+        if self._attached:
+            self._part()
         if status == ExitCode.PREEMPTED:
             with suppress(SpotrunError):
                 self._told.note(str(jobs.absent(self._host.paths, self._wish.job)))

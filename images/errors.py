@@ -102,13 +102,13 @@ class JobNotFound(Refused):
     """No container and no snapshot of that name."""
 
     template = "no job named {job!r} on this host"
-    hint = "`spotrun ps` lists the jobs"
+    hint = "`spotrun ps` lists the jobs; those of other hosts are known to their store (--store)"
 
 
 class JobStored(JobNotFound):
     """The job has no container: it is a snapshot, and can go on."""
 
-    template = "job {job!r} is stored as {snapshot}: `{command}` goes on with it"
+    template = "job {job!r} is stored as {snapshot}{part}: `{command}` goes on with it"
     hint = ""
 
 

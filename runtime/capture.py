@@ -328,8 +328,9 @@ def _record(session: Session, state: CaptureState, **changes: Any) -> None:  # n
     """Let the job's record name the snapshot that is committed, and its store."""
     record = jobs.load(session.host.paths, state.job)
     if record:
-        saved = replace(record, parent=state.snapshot, store=state.store, **changes)
-        jobs.save(session.host.paths, saved)
+        alone = state.kind is Kind.FILES
+        changes |= {"parent": state.snapshot, "files_only": alone, "store": state.store}
+        jobs.save(session.host.paths, replace(record, **changes))
 
 
 def _end(session: Session, state: CaptureState) -> None:

@@ -5,7 +5,8 @@ a snapshot, with the job's command or the one that the user has named for that; 
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from datetime import datetime
 from typing import Final
 
 from spotrun.images import ledger
@@ -37,13 +38,17 @@ from spotrun.runtime import (
     unsent,
 )
 from spotrun.runtime.host import Host
+from spotrun.runtime.restoring import RestoreState
 from spotrun.runtime.tenure import HasEnded, Tenure
 from spotrun.runtime.transaction import Observer
 
 _TRIED: Final = 3
 """Snapshots that are tried alive: one that does not fit may be followed by one that does."""
+_TRIED_AS: Final = {Kind.LIVE: "as it was", Kind.FILES: "with its files alone"}
 _NEXT: Final = (NotRestorable, RestoreFailed, SnapshotDamaged)
 """What makes another rung worth a try."""
+_NOT_BEGUN: Final = (ExitCode.OWN_ERROR, ExitCode.CANNOT_INVOKE, ExitCode.NOT_FOUND)
+"""What `run` ends with if it has started nothing; the last two may be the job's own as well."""
 _NO_FAULT: Final = (StoreUnavailable, LeaseLost)
 """What would make all others fail, too, and must not make the job begin anew."""
 
@@ -70,12 +75,14 @@ class Came:
     exit_code: int | None = None
     """Of a job that has come to its end, or that began anew and was attached to."""
     snapshot: str | None = None
+    since: datetime | None = field(default=None, compare=False)
+    """When it began to run here, if it was brought here now."""
 
 
 def come(host: Host, wish: Wish, begin: Callable[[int], int], observer: Observer) -> Came:
     """Let a job run here and have it looked after; `begin` starts it anew, at an epoch."""
     if is_looked_after(host, wish.job):
-        _refuse_another_store(host, wish)
+        _refuse_another(host, wish, observer)
         return Came(None)
     store = host.store(wish.store, make=True)
     stopped = fence.left(host.paths, wish.job) <= 0
@@ -110,13 +117,16 @@ def is_looked_after(host: Host, job: str) -> bool:
     return found.running and not supervising.launched(host.paths, job)
 
 
-def _refuse_another_store(host: Host, wish: Wish) -> None:
-    """Raise UsageError if the job, which runs here, has its snapshots elsewhere."""
+def _refuse_another(host: Host, wish: Wish, observer: Observer) -> None:
+    """Raise UsageError if the job that runs here is not the one that is wished for."""
     record = jobs.load(host.paths, wish.job)
+    runs = f"job {wish.job!r} runs here"
     if record and record.store.url != wish.store.url:
-        raise UsageError(
-            message=f"job {wish.job!r} runs here, and its snapshots go to {record.store.url}"
-        )
+        raise UsageError(message=f"{runs}, and its snapshots go to {record.store.url}")
+    if wish.fresh:
+        raise UsageError(message=f"{runs}: `spotrun stop {wish.job}` it, to begin it anew")
+    if record and record.care != wish.care:
+        observer.note(f"{runs} with other options, which it keeps until it comes here again")
 
 
 def _halt(host: Host, job: str) -> None:
@@ -181,23 +191,35 @@ class _Climb:
             start = self.host.clock.monotonic()
             try:
                 manifest = self.store.load(self.wish.job, snapshot)
-                self._restore(manifest, kind)
+                since = datetime.fromisoformat(self._restore(manifest, kind).started)
             except _NEXT as error:
                 if isinstance(error, ImageMissing) or isinstance(error.__cause__, _NO_FAULT):
                     raise
                 reasons.append(f"{kind} from {snapshot}: {error}")
-                self.observer.note(str(error))
+                self.observer.note(f"{_TRIED_AS[kind]}: {error}")
                 continue
             seconds = self.host.clock.monotonic() - start
             self._tell("restored", kind.value, reasons, snapshot=snapshot, seconds=seconds)
-            return Came(kind.value, snapshot=snapshot)
+            return Came(kind.value, snapshot=snapshot, since=since)
         if reasons:
             self.observer.note(
                 f"no snapshot of job {self.wish.job!r} can go on here: it begins anew"
             )
         self._make_way()
         self._tell("started", "fresh", reasons)
-        return Came("fresh", exit_code=begin(self.taken.epoch))
+        return Came("fresh", exit_code=self._begun(begin))
+
+    def _begun(self, begin: Callable[[int], int]) -> int:
+        """Begin the job; where it could not be started, what was told of that has an end."""
+        try:
+            code = begin(self.taken.epoch)
+        except SpotrunError as error:
+            self._tell("ended", None, [f"it could not be started: {error}"])
+            raise
+        found = self.host.of(self.wish.job).job_container(self.wish.job)
+        if code in _NOT_BEGUN and not (found and found.begun):  # with --rm it has gone in any case
+            self._tell("ended", None, [f"it could not be started: exit code {code}"])
+        return code
 
     def _rungs(self) -> Iterator[tuple[Kind, str]]:
         """Yield what to try, in this order.
@@ -218,8 +240,8 @@ class _Climb:
         except SnapshotDamaged:
             return Kind.LIVE
 
-    def _restore(self, manifest: Manifest, kind: Kind) -> None:
-        restore.go_on(
+    def _restore(self, manifest: Manifest, kind: Kind) -> RestoreState:
+        return restore.go_on(
             self.host,
             self.wish.job,
             manifest,
@@ -239,7 +261,9 @@ class _Climb:
             host.engine.remove(found.id)
         jobs.forget(host.paths, self.wish.job)
 
-    def _tell(self, kind: ledger.Kind, rung: str, reasons: list[str], **details: object) -> None:
+    def _tell(
+        self, kind: ledger.Kind, rung: str | None, reasons: list[str], **details: object
+    ) -> None:
         chronicle.write(
             self.host,
             self.wish.job,

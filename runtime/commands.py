@@ -127,12 +127,14 @@ def remove(host: Host, job: str, options: Sequence[str], *, snapshots: bool) -> 
     with _undisturbed(host, "rm", [name], Need.HELD):
         if ours:
             host.engine.command(["rm", *options, ours.id], silent=True)
-        if snapshots:
+        store = host.store(record.store if record else None) if snapshots else None
+        if store:
             unsent.drop(host, name)
-            store = host.store(record.store if record else None)
             store.remove(name, *(snapshot for _, snapshot in store.ids(name)))
-            ledger.forget(store, name)
         jobs.forget(host.paths, name)
+    if store:
+        supervising.await_end(host, name)  # it writes that the job has ended
+        ledger.forget(store, name)
 
 
 def _refuse_another_holder(host: Host, job: str) -> None:

@@ -36,6 +36,8 @@ class Job:
     """Grows by one with every restore."""
     parent: str | None = None
     """The snapshot it last was saved to or restored from."""
+    files_only: bool = False
+    """Whether that has no processes."""
     target: str | None = None
     """The host it has moved to."""
     engine: str = "podman"
@@ -107,7 +109,8 @@ def absent(paths: Paths, name: str) -> JobNotFound:
         return JobMoved(job=name, target=record.target)
     if record and record.place is Place.STORED:
         command = f"spotrun run --job {name} …" if record.care else f"spotrun restore {name}"
-        return JobStored(job=name, snapshot=record.parent, command=command)
+        part = ", its files only" if record.files_only else ""
+        return JobStored(job=name, snapshot=record.parent, part=part, command=command)
     return JobNotFound(job=name)
 
 

@@ -83,9 +83,10 @@ def collect(host: Host) -> list[Metric]:
     looked_after = {row.job: row for row in supervising.rows(host, ())}
     states = {row.job: row.status for row in listing.jobs_here(host, every=False)}
     waiting = [it.job for it in unsent.records(host)]
-    here = [it for it in jobs.all_records(host.paths) if it.place is Place.HERE]
+    records = jobs.all_records(host.paths)
+    here = [it for it in records if it.name in states and it.place is Place.HERE]
     for it in here:
-        state, told = states.get(it.name, "gone"), looked_after.get(it.name)
+        state, told = states[it.name], looked_after.get(it.name)
         if not state.startswith("unknown"):
             tell("job_up", state in _UP, job=it.name)
         tell("job_supervised", told is not None, job=it.name)

@@ -297,6 +297,8 @@ def _probe(session: Session, state: RestoreState) -> None:
         reason = "it is there, but none of its processes waits in a system call or runs"
         raise RestoreFailed(snapshot=state.snapshot, reason=reason)
     wanted, since = state.care and state.care.probe, datetime.fromisoformat(state.started)
+    if wanted:
+        session.observer.note(f"it runs, and is well when its probe {wanted!r} holds")
     if wanted and not probe.holds(session.host, found, wanted, since):
         reason = f"it runs, and its probe {wanted!r} does not hold"
         raise RestoreFailed(snapshot=state.snapshot, reason=reason)
@@ -311,6 +313,7 @@ def _take_over(session: Session, state: RestoreState) -> None:
         store=state.store,
         epoch=state.epoch,
         parent=manifest.snapshot,
+        files_only=manifest.kind is Kind.FILES,
         engine=state.engine,
         care=state.care,
     )

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from time import monotonic, sleep
 from typing import Final
@@ -47,11 +48,10 @@ def launching(
     What fails inside gives the lease up again; JobBusy: somebody here has the job already. With
     `unless_ended`, HasEnded is raised for one that has come to a good end.
     """
-    _await_end(host, job)
+    await_end(host, job)
     with _held(_lock(host.paths, f"{job}{_LAUNCH}"), job, "run"):
         if supervised(host.paths, job):
-            pid = _lock(host.paths, job).read_text()
-            raise JobBusy(job=job, pid=pid, verb=SUPERVISE, since="it came here")
+            raise _busy(_lock(host.paths, job), job, SUPERVISE)
         (host.paths.notices / job).unlink(missing_ok=True)
         standing.forget(host.paths, job)
         taken = tenure.take(
@@ -67,7 +67,7 @@ def launching(
         yield taken
 
 
-def _await_end(host: Host, job: str) -> None:
+def await_end(host: Host, job: str) -> None:
     """Let the supervisor of a job that has gone, or was never brought up, come to its end.
 
     The latter's does when nobody is about to bring the job up, so neither may we be yet.
@@ -177,8 +177,7 @@ def _held(path: Path, job: str, verb: str) -> Iterator[int]:
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         if not _locked(fd):
-            pid = os.pread(fd, 20, 0).decode()
-            raise JobBusy(job=job, pid=pid, verb=verb, since="a while ago")
+            raise _busy(path, job, verb)
         os.ftruncate(fd, 0)
         os.pwrite(fd, str(os.getpid()).encode(), 0)
         try:
@@ -187,6 +186,11 @@ def _held(path: Path, job: str, verb: str) -> Iterator[int]:
             os.ftruncate(fd, 0)
     finally:
         os.close(fd)
+
+
+def _busy(lock: Path, job: str, verb: str) -> JobBusy:
+    since = datetime.fromtimestamp(lock.stat().st_mtime, UTC).isoformat(timespec="seconds")
+    return JobBusy(job=job, pid=lock.read_text(), verb=verb, since=since)
 
 
 def _locked(fd: int) -> bool:

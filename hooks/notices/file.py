@@ -40,3 +40,8 @@ def give(path: Path, seconds: float | None = None, *, order: bool = True, why: s
     """Give notice to whoever looks at that path, with the seconds from now if they are known."""
     words = ["" if order else ADVICE, "" if seconds is None else f"{seconds:g}s", why]
     write_atomic(path, " ".join(filter(None, words)).encode() + b"\n")
+
+
+def call_off(path: Path) -> None:
+    """Take back whatever notice was given there."""
+    path.unlink(missing_ok=True)

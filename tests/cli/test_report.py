@@ -173,6 +173,8 @@ def test_damaged_events_are_told(cli: Cli, fake: FakeHost, job: str, verb: str) 
 def here(fake: FakeHost) -> None:
     """Have a job on this host."""
     jobs.save(fake.host.paths, jobs.Job("train", manifest().run, fake.host.own_store, epoch=3))
+    image = fake.engine.add_image("localhost/work:1", b"layer").name
+    fake.engine.create(["--name=train", "--label=io.spotrun.job=train", image, "work"])
 
 
 @pytest.mark.usefixtures("here")

@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -163,6 +164,9 @@ def _wish(**own: str) -> Wish:
         ("--resume-cmd=", "--resume-cmd: it says nothing"),
         ("--notice-command=", "--notice-command: it says nothing"),
         ("--notice-command ./absent", "--notice-command cannot be run: ./absent"),
+        ("--probe=healthcheck --no-healthcheck", "--probe=healthcheck: the container has no "),
+        ("--store=s3:/bucket", "--store=s3:/bucket: neither s3://BUCKET/PREFIX nor its like"),
+        ("--store=gs:a/b", "--store=gs:a/b: neither s3://BUCKET/PREFIX nor its like"),
         ("--takeover=maybe", "--takeover: 'maybe' is neither true nor false"),
         ("--job ../train", "'../train' cannot be a job's name"),
         ("--job", "option --job needs a value"),
@@ -177,7 +181,7 @@ def test_senseless_wish_is_one_sentence(cli: Cli, here: Living, words: str, said
     ended = cli("run", *line, *([] if words == "--job" else [IMAGE]))
     assert (ended.status, ended.out) == (125, "")
     assert ended.err.startswith(f"spotrun: {said}")
-    assert ended.err.endswith(f"\n  {UsageError.hint}\n")
+    assert ended.err.endswith("\n  see `spotrun run --help`\n")
     assert lease.read(here.elsewhere, JOB) is None
     assert here.engine.jobs() == []
 
@@ -501,7 +505,8 @@ def test_snapshot_that_would_not_fit_is_told_before_one_goes_or_has_no_terminal(
     told = run(options, "--grace=1s").err.splitlines()
     assert len(told) == 2
     assert told[1].startswith("spotrun: a last snapshot fits in 1 s: no, ")
-    assert run(options).err.splitlines() == [f"spotrun: job {JOB!r} is here, and looked after"]
+    again = run(options, "--grace=1s").err.splitlines()
+    assert again[0] == f"spotrun: job {JOB!r} is here, and looked after"
 
 
 def test_supervisor_is_believed_without_asking_the_store(run: Run, here: Living) -> None:
@@ -773,12 +778,13 @@ def test_status_of_a_job_that_is_just_being_saved_is_now(cli: Cli, run: Run, her
     assert row.split()[:4] == [JOB, "1", "now", "fits"]
 
 
-def test_status_of_a_job_whose_supervisor_has_said_nothing_yet_is_empty(cli: Cli, run: Run) -> None:
-    """It has only just begun."""
+def test_status_says_that_a_job_is_being_brought_up(cli: Cli, run: Run) -> None:
+    """Its supervisor has said nothing yet."""
     run("-d")
     (row,) = cli("status", "--format=json").envelope["data"]
     assert row == {"job": JOB, "standing": None, "fits": ""}
-    assert cli("status").out.splitlines()[1].split() == [JOB, "1"]
+    shown = cli("status").out.splitlines()[1].split()
+    assert shown == [JOB, "1", *"it is being brought up".split()]
 
 
 def test_status_of_a_job_that_nobody_looks_after_is_an_error(cli: Cli, here: Living) -> None:
@@ -806,7 +812,7 @@ def test_history_is_that_of_all_hosts(cli: Cli, here: Living) -> None:
     assert (data["summary"]["runs"], data["summary"]["hosts"]) == (2, ["host-a", "b"])
     assert data["summary"]["interruptions"] == 1
     shown = cli(*words)
-    assert shown.err.startswith("spotrun: 2 runs on 2 hosts, 1 interruptions, ")
+    assert shown.err.startswith("spotrun: 2 runs on 2 hosts, 1 interruption, ")
     _, begun, notice, *_ = shown.out.splitlines()
     assert begun.split() == "2026-12-01 10:00:00 host-a 1 started fresh".split()
     assert notice.split() == "2026-12-01 11:00:00 host-a 1 notice 120 s left by aws".split()
@@ -855,6 +861,8 @@ def test_files_only_snapshot_is_told_as_such(cli: Cli, here: Living) -> None:
     here.save(Kind.FILES, leave_running=False)
     rows = cli("snapshots", f"--store={here.address.url}", "--format=json").envelope["data"]
     assert [it["kind"] for it in rows] == ["files"]
+    said = cli("exec", JOB, "work")
+    assert f"is stored as {here.record.parent}, its files only: " in said.err
 
 
 def test_snapshots_are_not_removed_under_the_lease_of_another_host(cli: Cli, here: Living) -> None:
@@ -871,3 +879,53 @@ def test_snapshots_are_not_removed_under_the_lease_of_another_host(cli: Cli, her
     assert here.engine.find(JOB)
     assert cli("rm", "-f", "--snapshots", JOB).status == 0
     assert here.elsewhere.committed(JOB) == []
+
+
+def test_history_of_a_running_job_goes_with_its_snapshots(cli: Cli, here: Living) -> None:
+    """To the last word, which its supervisor writes when the job has ended."""
+    here.begin(epoch=here.take().epoch)
+    here.save()
+    end = Event(at="2026-12-01T10:00:00+00:00", host="host-a", epoch=1, kind="ended")
+
+    def look_after_it() -> None:
+        with supervising.serving(here.host.paths, JOB):
+            until(lambda: here.engine.find(JOB) is None)
+            time.sleep(0.3)
+            ledger.record(here.elsewhere, JOB, end)
+
+    with _beside(here, look_after_it):
+        until(lambda: supervising.supervised(here.host.paths, JOB))
+        assert cli("rm", "-f", "--snapshots", JOB).status == 0
+    assert ledger.events(here.elsewhere, JOB) == []
+
+
+@pytest.mark.usefixtures("looked_after")
+def test_job_that_is_here_has_its_own_store(cli: Cli, run: Run, here: Living) -> None:
+    """Who comes back to it need not name that again; another one's variable is for other jobs."""
+    run("-d")
+    for environment in ({}, {"SPOTRUN_STORE": "/elsewhere"}):
+        with pytest.MonkeyPatch.context() as patched:
+            for name, value in environment.items():
+                patched.setenv(name, value)
+            said = cli("run", "-d", f"--job={JOB}", IMAGE, *COMMAND)
+        assert said.status == 0, said.err
+        assert f"job {JOB!r} is here, and looked after" in said.err
+    assert here.record.store == here.address
+
+
+def test_notice_can_be_called_off(cli: Cli, run: Run, here: Living) -> None:
+    """By who gave it, as long as nothing has come of it."""
+    run("-d")
+    place = here.host.paths.notices / JOB
+    assert cli("notice", "--in=1h").out == f"{JOB}\n"
+    assert place.exists()
+    for _ in range(2):  # there may be none
+        assert cli("notice", "--off", JOB).out == f"{JOB}\n"
+        assert not place.exists()
+
+
+def test_status_tells_of_the_notice_that_stands(cli: Cli, run: Run, here: Living) -> None:
+    """There may be days until it is followed."""
+    run("-d")
+    standing.write(here.host.paths, JOB, replace(_STANDING, leaving="by hand"))
+    assert cli("status").out.splitlines()[1].endswith("; a notice stands: by hand")

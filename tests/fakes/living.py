@@ -44,6 +44,7 @@ JOB: Final = "train"
 IMAGE: Final = "localhost/busybox:1"
 COMMAND: Final = ("work", "hard")
 SILENT: Final = "it does not answer"
+_GLANCE: Final = 0.01
 _SECONDS: Final = 30.0
 _SPEC: Final[dict[str, Any]] = {
     "process": {"args": list(COMMAND), "env": ["PATH=/bin", "HOME=/root"]},
@@ -332,13 +333,22 @@ def is_live(arguments: str) -> bool:
 
 @contextmanager
 def supervised(here: Living) -> Iterator[threading.Event]:
-    """Have processes that are to be supervisors hold their lock, until the event that is given."""
+    """Have processes that are to be supervisors hold their lock, until the event that is given.
+
+    As they do, they end with a container that they have seen.
+    """
     over = threading.Event()
     threads: list[threading.Thread] = []
 
     def serve(job: str) -> None:
+        ran, end = False, monotonic() + _SECONDS
         with supervising.serving(here.host.paths, job):
-            over.wait(_SECONDS)
+            while not over.wait(_GLANCE) and monotonic() < end:
+                found = here.engine.find(job)
+                ran = ran or bool(found and found.begun)
+                runs = (found and found.running) or supervising.launched(here.host.paths, job)
+                if ran and not runs:
+                    break
 
     def spawn(words: tuple[str, ...]) -> int:
         verb, job = words

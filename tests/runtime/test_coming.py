@@ -20,7 +20,7 @@ from spotrun.images.errors import (
 )
 from spotrun.images.ledger import Event
 from spotrun.images.manifest import Kind, Manifest
-from spotrun.runtime import coming, fence, jobs, restoring, supervising, tenure, unsent
+from spotrun.runtime import chronicle, coming, fence, jobs, restoring, supervising, tenure, unsent
 from spotrun.runtime.coming import Came, Wish
 from spotrun.runtime.tenure import Tenure
 from tests.fakes.living import COMMAND, IMAGE, JOB, Living, is_live, supervised
@@ -73,6 +73,10 @@ def _told(here: Living) -> Event:
     """Return what the ledger says last of a start."""
     found = [it for it in ledger.events(here.elsewhere, JOB) if it.kind in {"started", "restored"}]
     return found[-1]
+
+
+def _summary(here: Living) -> ledger.Summary:
+    return ledger.summarise(ledger.events(here.elsewhere, JOB))
 
 
 def _record(here: Living) -> lease.Record:
@@ -333,6 +337,19 @@ def test_job_that_is_looked_after_here_is_left_as_it_is(home: Living) -> None:
     assert home.record.epoch == epoch
 
 
+def test_job_that_is_looked_after_here_does_not_begin_anew(home: Living) -> None:
+    """Who wants that is told how; other wishes than those that it has are said to wait."""
+    home.begin(epoch=home.take().epoch)
+    _come(home)
+    with pytest.raises(UsageError, match=f"`spotrun stop {JOB}` it, to begin it anew"):
+        _come(home, fresh=True)
+    assert home.listener.notes == []
+    assert _come(home, care=Care(every="7m")) == (Came(None), [])
+    (said,) = home.listener.notes
+    assert "runs here with other options" in said
+    assert home.record.care == Care()
+
+
 def test_snapshot_that_was_kept_here_is_sent_and_gone_on_from(home: Living) -> None:
     """The store could not take it when this host was about to go."""
     home.begin(epoch=home.take().epoch)
@@ -358,6 +375,27 @@ def test_failure_to_begin_is_the_callers(home: Living) -> None:
     wish = Wish(job=JOB, store=home.address, care=Care())
     with pytest.raises(EngineError):
         coming.come(home.host, wish, begin, home.listener)
+    assert _summary(home).interruptions == 0
+
+
+@pytest.mark.parametrize("code", [125, 126, 127])
+def test_start_that_fails_is_no_interruption(home: Living, code: int) -> None:
+    """Its history says so: how often a job is saved goes by how often it was interrupted."""
+    wish = Wish(job=JOB, store=home.address, care=Care())
+    assert coming.come(home.host, wish, lambda _: code, home.listener).exit_code == code
+    last = ledger.events(home.elsewhere, JOB)[-1]
+    assert (last.kind, last.reason) == ("ended", f"it could not be started: exit code {code}")
+    chronicle.write(home.host, JOB, home.address, "started", epoch=2)
+    assert _summary(home).interruptions == 0
+
+
+def test_health_check_that_is_asked_for_and_missing_is_no_rungs_fault(home: Living) -> None:
+    """The job does not begin anew by it: what is stored goes on once the probe is another."""
+    (saved,) = _left(home, Kind.LIVE)
+    with pytest.raises(UsageError, match="the container has no health check"):
+        _come(home, care=Care(probe="healthcheck"))
+    assert home.engine.find(JOB) is None
+    assert home.elsewhere.committed(JOB) == [saved.snapshot]
 
 
 def test_files_are_gone_on_with_where_the_processes_could_not_run(home: Living) -> None:
