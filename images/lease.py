@@ -48,6 +48,10 @@ class Record:
     """Those that are committed, in that order; None: all that are there."""
     ended: int | None = None
     """Exit code of the job if it has come to its own end; None: it has not, or none was seen."""
+    anew: int = 0
+    """Epoch in which it last began anew since its user wanted that: it does not go on from what was
+    saved before.
+    """
 
 
 Change = Callable[[Record], Record]
@@ -125,6 +129,10 @@ class Lease:
     def renew(self) -> None:
         """Put the end off, also after it if nobody has taken the lease; LeaseLost: freeze."""
         self._while_held(lambda it: it)
+
+    def begin_anew(self) -> None:
+        """Let nobody go on from a snapshot of an earlier epoch; LeaseLost: they may."""
+        self._while_held(lambda it: replace(it, anew=self.epoch))
 
     def commit(self, manifest: Manifest) -> None:
         """Commit a snapshot of this epoch whose manifest is stored; LeaseLost: it is not.

@@ -5,11 +5,13 @@ a snapshot, with the job's command or the one that the user has named for that; 
 """
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from itertools import islice
 from typing import Final
 
-from spotrun.images import ledger
+from spotrun.images import lease, ledger
 from spotrun.images.address import Address
 from spotrun.images.care import Care
 from spotrun.images.errors import (
@@ -206,6 +208,8 @@ class _Climb:
                 f"no snapshot of job {self.wish.job!r} can go on here: it begins anew"
             )
         self._make_way()
+        if self.wish.fresh:
+            tenure.note(self.host.paths, replace(self.taken, fresh=True))
         self._tell("started", "fresh", reasons)
         return Came("fresh", exit_code=self._begun(begin))
 
@@ -226,19 +230,32 @@ class _Climb:
 
         Who names a command for files alone is served best by the newest, be it without processes.
         """
-        ids = self.store.committed(self.wish.job)[::-1]
-        if ids and self.wish.care.resume_command and self._kind(ids[0]) is Kind.FILES:
-            yield Kind.FILES, ids[0]
-        alive = (it for it in ids if self._kind(it) is Kind.LIVE)
-        yield from ((Kind.LIVE, it) for it, _ in zip(alive, range(_TRIED), strict=False))
-        yield from ((Kind.FILES, it) for it in ids[:_TRIED])
+        record = lease.read(self.store, self.wish.job)
+        anew = record.anew if record else 0
+        newest = list(islice(self._since(anew), _TRIED))
+        if newest and self.wish.care.resume_command and self._kind(newest[0]) is Kind.FILES:
+            yield Kind.FILES, newest[0]
+        alive = (it for it in self._since(anew) if self._kind(it) is Kind.LIVE)
+        yield from ((Kind.LIVE, it) for it in islice(alive, _TRIED))
+        yield from ((Kind.FILES, it) for it in newest)
+
+    def _since(self, anew: int) -> Iterator[str]:
+        """Yield the committed snapshots of that epoch and later ones, the newest first."""
+        for it in self.store.committed(self.wish.job)[::-1]:
+            found = self._manifest(it) if anew else None
+            if found and found.epoch < anew:
+                return
+            yield it
 
     def _kind(self, snapshot: str) -> Kind:
-        """Return what it can bring back; one that cannot be read is tried, and so told of."""
-        try:
-            return self.store.load(self.wish.job, snapshot).kind
-        except SnapshotDamaged:
-            return Kind.LIVE
+        found = self._manifest(snapshot)
+        return found.kind if found else Kind.LIVE
+
+    def _manifest(self, snapshot: str) -> Manifest | None:
+        """Return it, or None for one that cannot be read: it is tried, and so told of."""
+        with suppress(SnapshotDamaged):
+            return self.store.load(self.wish.job, snapshot)
+        return None
 
     def _restore(self, manifest: Manifest, kind: Kind) -> RestoreState:
         return restore.go_on(

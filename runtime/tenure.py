@@ -39,6 +39,8 @@ class Tenure:
     store: Address
     ended: int | None = None
     """Exit code with which the job had come to its end before: it counts if it does not begin."""
+    fresh: bool = False
+    """Whether the job is to begin anew, as its user wants."""
     barred: bool = False
     """Whether the shim lets the job begin here no more: the lease is about to be given up."""
 

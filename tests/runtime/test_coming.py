@@ -246,10 +246,32 @@ def test_fresh_begins_anew_and_keeps_what_is_stored(home: Living, ended: int | N
     home.engine.end(JOB, 0)
     tenure.give_up(home.host, JOB, ended=ended)
     assert _come(home, fresh=True) == (Came("fresh", exit_code=_CODE), [2])
+    noted = tenure.of(home.host.paths, JOB)
+    assert noted
+    assert noted.fresh
     assert home.engine.find(JOB) is None
     assert jobs.load(home.host.paths, JOB) is None
     assert home.elsewhere.committed(JOB) == [saved.snapshot]
     assert _told(home).reason == ""
+
+
+def test_life_before_a_wished_begin_is_not_gone_on_from(home: Living) -> None:
+    """Though the new one has no snapshot yet, or none that fits."""
+    _left(home, Kind.LIVE, Kind.FILES)
+    home.take()
+    held = tenure.joined(home.host, JOB, home.address)
+    assert held
+    held.begin_anew()
+    tenure.give_up(home.host, JOB)
+    assert _come(home)[0].rung == "fresh"
+
+
+def test_begin_that_nobody_wished_for_leaves_the_life_before(home: Living) -> None:
+    """A probe may have been wrong, and a start may fail."""
+    (saved,) = _left(home, Kind.LIVE)
+    home.take()
+    tenure.give_up(home.host, JOB)
+    assert _come(home)[0] == Came("live", snapshot=saved.snapshot)
 
 
 def test_fresh_spares_a_container_that_only_has_the_jobs_name(home: Living) -> None:

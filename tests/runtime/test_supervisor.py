@@ -692,6 +692,19 @@ def test_only_those_snapshots_stay_that_the_user_wants(job: _Supervised) -> None
         assert job.snapshots == [job.events("snapshot")[-1].snapshot]
 
 
+@pytest.mark.parametrize("fresh", [False, True])
+def test_job_that_begins_anew_by_its_users_wish_goes_on_from_nothing_before(
+    job: _Supervised, *, fresh: bool
+) -> None:
+    """Its lease says so once it runs, wherever it comes to next."""
+    noted = tenure.of(job.here.host.paths, JOB)
+    assert noted
+    tenure.note(job.here.host.paths, replace(noted, fresh=fresh))
+    with _Running(job):
+        _first(job)
+        assert job.record.anew == (noted.epoch if fresh else 0)
+
+
 def test_snapshots_of_the_time_before_a_fresh_start_stay(job: _Supervised) -> None:
     """Whatever policy there is: it may have begun anew by an error."""
     here = job.here
