@@ -9,6 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import islice
+from time import monotonic, sleep
 from typing import Final
 
 from spotrun.images import lease, ledger
@@ -35,6 +36,7 @@ from spotrun.runtime import (
     leaving,
     locks,
     restore,
+    standing,
     supervising,
     tenure,
     unsent,
@@ -44,6 +46,9 @@ from spotrun.runtime.restoring import RestoreState
 from spotrun.runtime.tenure import HasEnded, Tenure
 from spotrun.runtime.transaction import Observer
 
+_PATIENCE: Final = 10.0
+"""Seconds in which somebody else on this host brings it up, unless another host has it."""
+_STEP: Final = 0.1
 _TRIED: Final = 3
 """Snapshots that are tried alive: one that does not fit may be followed by one that does."""
 _TRIED_AS: Final = {Kind.LIVE: "as it was", Kind.FILES: "with its files alone"}
@@ -83,7 +88,7 @@ class Came:
 
 def come(host: Host, wish: Wish, begin: Callable[[int], int], observer: Observer) -> Came:
     """Let a job run here and have it looked after; `begin` starts it anew, at an epoch."""
-    if is_looked_after(host, wish.job):
+    if _is_here_soon(host, wish.job):
         _refuse_another(host, wish, observer)
         return Came(None)
     store = host.store(wish.store, make=True)
@@ -109,14 +114,29 @@ def come(host: Host, wish: Wish, begin: Callable[[int], int], observer: Observer
         return Came(None, exit_code=ExitCode.OK)
 
 
+def _is_here_soon(host: Host, job: str) -> bool:
+    """Wait for whoever is just bringing it up, and tell whether it is looked after then."""
+    end = monotonic() + _PATIENCE
+    while not is_looked_after(host, job):
+        if not supervising.launched(host.paths, job) or monotonic() > end:
+            return False
+        sleep(_STEP)
+    return True
+
+
 def is_looked_after(host: Host, job: str) -> bool:
-    """Tell whether it has a supervisor here, and processes, and is not about to have others."""
+    """Tell whether it has a supervisor here, and processes, and is not about to have others.
+
+    Who has begun it and is its terminal counts as bringing it up to its end; its supervisor has
+    said something by then.
+    """
     if not supervising.supervised(host.paths, job):
         return False
     record, found = jobs.load(host.paths, job), host.of(job).job_container(job)
     if record is None or record.place is not jobs.Place.HERE or found is None:
         return False
-    return found.running and not supervising.launched(host.paths, job)
+    is_up = not supervising.launched(host.paths, job) or standing.read(host.paths, job) is not None
+    return found.running and is_up
 
 
 def _refuse_another(host: Host, wish: Wish, observer: Observer) -> None:

@@ -1,6 +1,7 @@
 """A job goes on from the best that is stored of it, or begins, and nowhere twice."""
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
@@ -11,6 +12,7 @@ from spotrun.images.address import Address
 from spotrun.images.care import Care
 from spotrun.images.errors import (
     EngineError,
+    JobBusy,
     LeaseHeld,
     RestoreFailed,
     SpotrunError,
@@ -20,11 +22,23 @@ from spotrun.images.errors import (
 )
 from spotrun.images.ledger import Event
 from spotrun.images.manifest import Kind, Manifest
-from spotrun.runtime import chronicle, coming, fence, jobs, restoring, supervising, tenure, unsent
+from spotrun.runtime import (
+    chronicle,
+    coming,
+    fence,
+    jobs,
+    restoring,
+    standing,
+    supervising,
+    tenure,
+    unsent,
+)
 from spotrun.runtime.coming import Came, Wish
+from spotrun.runtime.forecast import Forecast
 from spotrun.runtime.tenure import Tenure
 from tests.fakes.living import COMMAND, IMAGE, JOB, Living, is_live, supervised
 
+_SECONDS = 10.0
 _CODE = 23
 """With which the begin of a job ends."""
 
@@ -357,6 +371,39 @@ def test_job_that_is_looked_after_here_is_left_as_it_is(home: Living) -> None:
     assert _come(home) == (Came(None), [])
     assert len(home.runner.spawned) == 1
     assert home.record.epoch == epoch
+
+
+def test_job_that_somebody_else_is_bringing_up_is_waited_for(home: Living) -> None:
+    """Two of the same command line at one moment are one job, be the first one its terminal."""
+    said = standing.Standing(
+        pid=1,
+        since="",
+        container=None,
+        saving=False,
+        next="",
+        interval=60.0,
+        forecast=Forecast(1.0, 1.0, 0),
+        saved=None,
+        leaving=None,
+    )
+    bringing = supervising.launching(home.host, JOB, home.address, tell=home.listener.note)
+    with ThreadPoolExecutor(1) as pool, bringing as taken:
+        second = pool.submit(_come, home)
+        home.begin(epoch=taken.epoch)
+        assert not second.done()
+        standing.write(home.host.paths, JOB, said)
+        assert second.result(_SECONDS) == (Came(None), [])
+    assert len(home.runner.spawned) == 1
+
+
+def test_job_that_somebody_else_does_not_bring_up_in_time_is_busy(
+    home: Living, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That one may be waiting for another host."""
+    monkeypatch.setattr(coming, "_PATIENCE", 0.2)
+    bringing = supervising.launching(home.host, JOB, home.address, tell=home.listener.note)
+    with bringing, pytest.raises(JobBusy, match="at 'run' since"):
+        _come(home)
 
 
 def test_job_that_is_looked_after_here_does_not_begin_anew(home: Living) -> None:
