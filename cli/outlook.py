@@ -7,7 +7,7 @@ from typing import Final
 from spotrun.images.meter import often
 from spotrun.runtime import forecast, standing, tenure
 from spotrun.runtime.coming import Wish
-from spotrun.runtime.forecast import Forecast, Plan
+from spotrun.runtime.forecast import Forecast
 from spotrun.runtime.host import Host
 from spotrun.runtime.past import Past
 
@@ -48,7 +48,7 @@ class Outlook:
         return Past(host, noted, care).foretell(found.id) if noted and found else None
 
     def _hear(self, foretold: Forecast) -> None:
-        fits = forecast.choose(foretold, self._left) is Plan.LIVE
+        fits = forecast.fits(foretold, self._left)
         if foretold.basis and fits != self._fits:
             self._tell(f"a last snapshot {forecast.sentence(foretold, self._left)}")
             self._fits = fits

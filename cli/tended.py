@@ -14,7 +14,7 @@ from spotrun.cli.output import Output
 from spotrun.cli.result import Result
 from spotrun.hooks.notices import file
 from spotrun.hooks.notices.command import Command
-from spotrun.images.errors import EngineError, ExitCode, SpotrunError, Terminated, UsageError
+from spotrun.images.errors import ExitCode, SpotrunError, Terminated, UsageError
 from spotrun.images.logfile import Excerpt
 from spotrun.images.runspec import RunSpec
 from spotrun.runtime import coming, commands, grammar, jobs, launcher, lookup, probe, supervising
@@ -79,7 +79,7 @@ class _Launch:
 
     def _part(self) -> None:
         """Let the supervisor of a job that has gone write that down, and give its lease up."""
-        with suppress(EngineError):
+        with suppress(SpotrunError):
             supervising.await_end(self._host, self._wish.job)
 
     def _come(self, heard: "_Heard") -> Came:

@@ -18,6 +18,7 @@ from spotrun.images.care import Care
 from spotrun.images.errors import (
     ExitCode,
     ImageMissing,
+    JobBusy,
     LeaseLost,
     NotRestorable,
     RestoreFailed,
@@ -88,9 +89,17 @@ class Came:
 
 def come(host: Host, wish: Wish, begin: Callable[[int], int], observer: Observer) -> Came:
     """Let a job run here and have it looked after; `begin` starts it anew, at an epoch."""
-    if _is_here_soon(host, wish.job):
-        _refuse_another(host, wish, observer)
-        return Came(None)
+    if not _is_here_soon(host, wish.job):
+        try:
+            return _brought_up(host, wish, begin, observer)
+        except JobBusy:
+            if not _is_here_soon(host, wish.job):  # else somebody was faster
+                raise
+    _refuse_another(host, wish, observer)
+    return Came(None)
+
+
+def _brought_up(host: Host, wish: Wish, begin: Callable[[int], int], observer: Observer) -> Came:
     store = host.store(wish.store, make=True)
     stopped = fence.left(host.paths, wish.job) <= 0
     if stopped:

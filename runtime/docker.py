@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
+from time import monotonic, sleep
 from typing import TYPE_CHECKING, Any, Final
 
 from spotrun.images.errors import EngineError, HostUnfit, NotHere
@@ -33,6 +34,10 @@ _BUNDLES: Final = (
 """Where a containerd of Docker's own, or of the host, keeps bundles."""
 _DIGEST: Final = re.compile(r"[0-9a-f]{64}")
 """Also how Docker names a volume that the user gave no name."""
+_GOING: Final = frozenset(("removing", "dead"))
+"""States of a container whose files are gone, or about to be."""
+_REMOVAL: Final = 5.0
+_STEP: Final = 0.05
 
 
 class Docker:
@@ -82,12 +87,16 @@ class Docker:
             api.start(container)
 
     def find(self, name: str) -> Container | None:
-        """Inspect it."""
-        try:
-            with self._api() as api:
-                return self._container(api.inspect_container(name))
-        except NotHere:
-            return None
+        """Inspect it; one that is being removed, and has no files any more, is waited for."""
+        end = monotonic() + _REMOVAL
+        with suppress(NotHere):
+            while monotonic() < end:
+                with self._api() as api:
+                    attrs = api.inspect_container(name)
+                if attrs["State"]["Status"] not in _GOING:
+                    return self._container(attrs)
+                sleep(_STEP)
+        return None
 
     def jobs(self) -> list[Container]:
         """Inspect all that have our label."""

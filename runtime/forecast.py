@@ -94,19 +94,27 @@ def forecast(manifests: Iterable[Manifest], memory: int, rate: float | None = No
 def choose(forecast: Forecast, left: float) -> Plan:
     """Choose the best that is done for sure when so many seconds have gone by.
 
-    A guess is no reason to give a job up that has no snapshot: its files are tried then.
+    A guess is no reason to give a job up that has no snapshot: its changed files, of which nothing
+    is known, are hoped to be few then, and what is known of its memory decides.
     """
-    if needed(forecast.seconds) <= left:
+    if fits(forecast, left):
         return Plan.LIVE
-    if needed(forecast.files_seconds) <= left or not forecast.basis:
-        return Plan.FILES
-    return Plan.KEEP
+    if not forecast.basis:
+        hoped = _BEGUN + forecast.seconds - forecast.files_seconds
+        return Plan.LIVE if needed(hoped) <= left else Plan.FILES
+    return Plan.FILES if needed(forecast.files_seconds) <= left else Plan.KEEP
+
+
+def fits(forecast: Forecast, left: float) -> bool:
+    """Tell whether all of it is stored for sure in so many seconds."""
+    return needed(forecast.seconds) <= left
 
 
 def sentence(forecast: Forecast, left: float) -> str:
     """Say it to people; the seconds are those that `choose` wants to have."""
     plan, files = choose(forecast, left), needed(forecast.files_seconds)
-    verdict = f"{'yes' if plan is Plan.LIVE else 'no'}, {needed(forecast.seconds)} s"
+    word = "yes" if fits(forecast, left) else "might" if plan is Plan.LIVE else "no"
+    verdict = f"{word}, {needed(forecast.seconds)} s"
     if plan is Plan.FILES:
         verdict += f"; files only {'would' if files <= left else 'might'}, {files} s"
     elif plan is Plan.KEEP:

@@ -18,7 +18,6 @@ from typing import Any, Final
 from spotrun import __version__
 from spotrun.images.errors import HostUnfit, SpotrunError
 from spotrun.runtime import fence, forecast, jobs, listing, supervising, unsent
-from spotrun.runtime.forecast import Plan
 from spotrun.runtime.host import Host
 from spotrun.runtime.jobs import Job, Place
 from spotrun.runtime.standing import Standing
@@ -181,8 +180,7 @@ def _standing(job: str, it: Standing, tell: Callable[..., None]) -> None:
         tell("job_last_snapshot_seconds", forecast.needed(seconds), job=job, kind=kind)
     tell("job_forecast_snapshots", it.forecast.basis, job=job)
     for left in NOTICES:
-        fits = forecast.choose(it.forecast, left) is Plan.LIVE
-        tell("job_fits", fits, job=job, notice=str(left))
+        tell("job_fits", forecast.fits(it.forecast, left), job=job, notice=str(left))
 
 
 def _labels(labels: Mapping[str, str]) -> str:

@@ -8,6 +8,7 @@ import re
 import tempfile
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -58,6 +59,16 @@ def created_container_has_not_run(engine: Engine, image: str) -> None:
     assert (found.running, found.pid) == (False, 0)
     assert found.image_id == _image(engine, image).id
     (found.upper / "file").write_text("written")
+
+
+def container_that_is_being_removed_is_found_or_not(engine: Engine, image: str) -> None:
+    """Some of what an engine tells of others it does not tell of that one any more."""
+    identity = _started(engine, image, *_FOREVER).id
+    with ThreadPoolExecutor(1) as beside:
+        removed = beside.submit(engine.remove, identity)
+        while engine.find(identity):
+            pass
+        removed.result()
 
 
 def container_is_found_by_name_and_by_id(engine: Engine, image: str) -> None:

@@ -396,6 +396,18 @@ def test_job_that_somebody_else_is_bringing_up_is_waited_for(home: Living) -> No
     assert len(home.runner.spawned) == 1
 
 
+def test_job_that_somebody_else_brought_up_while_nobody_looked_is_there(
+    home: Living, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both found nothing, and one was faster."""
+    home.begin(epoch=home.take().epoch)
+    supervising.begin(home.host, JOB)
+    looks = iter([False, True])
+    monkeypatch.setattr(coming, "_is_here_soon", lambda *_: next(looks))
+    monkeypatch.setattr(supervising, "await_end", lambda *_: None)
+    assert _come(home) == (Came(None), [])
+
+
 def test_job_that_somebody_else_does_not_bring_up_in_time_is_busy(
     home: Living, monkeypatch: pytest.MonkeyPatch
 ) -> None:

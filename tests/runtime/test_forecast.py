@@ -166,6 +166,12 @@ def test_phases_are_those_of_a_capture() -> None:
             "fits in 120 s: yes, 41 s; a guess, until there is a snapshot",
         ),
         (
+            Forecast(70, 60, 0),
+            30,
+            Plan.LIVE,
+            "fits in 30 s: might, 91 s; a guess, until there is a snapshot",
+        ),
+        (
             Forecast(30, 5, 0),
             5,
             Plan.FILES,
