@@ -11,7 +11,7 @@ from pathlib import Path
 from time import monotonic, sleep
 from typing import TYPE_CHECKING, Any, Final
 
-from spotrun.images.errors import EngineError, HostUnfit, NotHere
+from spotrun.images.errors import CommandFailed, EngineError, HostUnfit, NotHere
 from spotrun.images.process import Runner
 from spotrun.images.runspec import ImageRef
 from spotrun.runtime import engine_cli, grammar
@@ -91,10 +91,13 @@ class Docker:
         end = monotonic() + _REMOVAL
         with suppress(NotHere):
             while monotonic() < end:
-                with self._api() as api:
-                    attrs = api.inspect_container(name)
+                attrs = self._attrs(name)
                 if attrs["State"]["Status"] not in _GOING:
-                    return self._container(attrs)
+                    try:
+                        return self._container(attrs)
+                    except CommandFailed:
+                        if self._attrs(name)["State"]["Status"] not in _GOING:
+                            raise
                 sleep(_STEP)
         return None
 
@@ -127,8 +130,7 @@ class Docker:
 
     def healthy(self, container: str) -> bool | None:
         """Return what its checks, which the daemon runs, have come to."""
-        with self._api() as api:
-            health = api.inspect_container(container)["State"].get("Health")
+        health = self._attrs(container)["State"].get("Health")
         return health["Status"] == "healthy" if health else None
 
     def logs(self, container: str, *, follow: bool, part: "Excerpt") -> "Iterator[LogLine]":
@@ -207,6 +209,11 @@ class Docker:
             ids = [it["Id"] for it in api.containers(all=True, filters={"label": label})]
         found = (self.find(container) for container in ids)
         return [container for container in found if container]  # some may be gone by now
+
+    def _attrs(self, container: str) -> dict[str, Any]:
+        with self._api() as api:
+            found: dict[str, Any] = api.inspect_container(container)
+        return found
 
     def _container(self, attrs: dict[str, Any]) -> Container:
         state, log = attrs["State"], attrs["HostConfig"]["LogConfig"]

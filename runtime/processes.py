@@ -55,8 +55,15 @@ def parent(pid: int) -> int | None:
 
 
 def overlay_upper(pid: int) -> Path | None:
-    """Return the upper directory of the overlay that is a process's root, if the kernel says it."""
-    for line in Path(f"/proc/{pid}/mountinfo").read_text().splitlines():
+    """Return the upper directory of the overlay that is a process's root, if the kernel says it.
+
+    None also of a process that has gone.
+    """
+    try:
+        mounts = Path(f"/proc/{pid}/mountinfo").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    for line in mounts.splitlines():
         before, _, after = line.partition(" - ")
         filesystem, _, options = after.split(" ", 2)
         if before.split()[4] == "/" and filesystem == "overlay":
