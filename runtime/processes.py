@@ -74,15 +74,24 @@ def overlay_upper(pid: int) -> Path | None:
 
 
 def wait_for_output(pid: int) -> None:
-    """Wait until the engine has read what the frozen process wrote into its output pipes."""
+    """Wait until the engine has read what the frozen process wrote into its output pipes.
+
+    What conmon, the parent of Podman's, has read is in the log when it waits again.
+    """
+    deadline = time.monotonic() + _DRAIN_SECONDS
     for fd in (1, 2):
         path = Path(f"/proc/{pid}/fd/{fd}")
         if not path.is_fifo():
             continue
         with path.open("rb", buffering=0) as pipe:
-            deadline = time.monotonic() + _DRAIN_SECONDS
-            while _unread(pipe.fileno()) and time.monotonic() < deadline:
+            while (_unread(pipe.fileno()) or _is_at_it(pid)) and time.monotonic() < deadline:
                 time.sleep(0.002)
+
+
+def _is_at_it(pid: int) -> bool:
+    """Tell whether the parent of a process, if it has one thread, does something."""
+    found = threads(parent(pid) or 0)
+    return len(found) == 1 and all(it.state in "RD" for it in found.values())
 
 
 def _unescaped(path: str) -> str:
