@@ -6,7 +6,8 @@ from time import sleep
 from typing import Final
 
 from spotrun.images.care import Care
-from spotrun.images.errors import EngineError, SpotrunError
+from spotrun.images.errors import EngineError, LeaseLost, SpotrunError, StoreUnavailable
+from spotrun.images.lease import Lease
 from spotrun.runtime import jobs, settle, supervising, tenure
 from spotrun.runtime.host import Host
 from spotrun.runtime.tenure import Tenure
@@ -61,6 +62,15 @@ class Beginning:
             self.observer.note(str(error))
             sleep(_SILENT)
         return outcome is not None or error is not None
+
+    def note_if_anew(self, held: Lease) -> None:
+        """Note in the lease that the job has begun anew, if its user wanted that."""
+        noted = tenure.of(self.host.paths, self.tenure.job)
+        if noted and noted.fresh:
+            try:
+                held.begin_anew()
+            except (LeaseLost, StoreUnavailable) as error:  # the heart sees to what comes of it
+                self.observer.note(str(error))
 
     def bar(self) -> None:
         """Let nothing of the job begin here any more.

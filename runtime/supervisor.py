@@ -23,7 +23,6 @@ from spotrun.hooks.notices.watch import News, Watcher, Withdrawn, probe_all
 from spotrun.images import lease, ledger
 from spotrun.images.care import Care
 from spotrun.images.errors import EngineError, ExitCode, LeaseLost, SpotrunError, StoreUnavailable
-from spotrun.images.lease import Lease
 from spotrun.images.manifest import Manifest
 from spotrun.images.prune import prune
 from spotrun.images.retention import Reason
@@ -107,23 +106,13 @@ def supervise(host: Host, job: str, heard: Signals, observer: Observer) -> int:
         begins = Beginning(host, noted, observer, unless=lambda: not happenings.empty())
         care = begins.awaited()
         if care:
-            _begin_anew(host, job, held, observer)
+            begins.note_if_anew(held)
             with Watcher(_sources(host, job, heard)) as watcher:
                 _tell(watcher, happenings)
                 return supervisor.run(care, watcher)
         begins.bar()
     observer.note("nobody has brought the job up")
     return supervisor.give_up(ended=noted.ended)
-
-
-def _begin_anew(host: Host, job: str, held: Lease, observer: Observer) -> None:
-    """Note in the lease that the job has begun anew, if its user wanted that."""
-    noted = tenure.of(host.paths, job)
-    if noted and noted.fresh:
-        try:
-            held.begin_anew()
-        except (LeaseLost, StoreUnavailable) as error:  # the heart sees to what comes of it
-            observer.note(str(error))
 
 
 def _sources(host: Host, job: str, heard: Signals) -> list[NoticeSource]:
