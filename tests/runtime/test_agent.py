@@ -11,11 +11,11 @@ import pytest
 from spotrun.hooks.notices.file import File
 from spotrun.hooks.notices.notice import Kind, Notice
 from spotrun.runtime import agent, jobs, standing, supervising, tenure
-from spotrun.runtime.forecast import Forecast
 from spotrun.runtime.tenure import Tenure
 from tests.fakes.host import FakeHost, fake_host
 from tests.fakes.observer import Listener
 from tests.fakes.snapshots import manifest
+from tests.fakes.standings import said
 
 _SAVED = {
     "a-fresh": None,
@@ -34,18 +34,7 @@ class _Jobs:
             jobs.save(self.host.paths, jobs.Job(job, manifest().run, self.host.own_store))
             noted = Tenure(job, "0" * 32, 1, self.host.own_store)
             tenure.note(self.host.paths, noted)
-            said = standing.Standing(
-                pid=1,
-                since="",
-                container=None,
-                saving=False,
-                next="",
-                interval=60,
-                forecast=Forecast(5, 1, 1),
-                saved=saved,
-                leaving=None,
-            )
-            standing.write(self.host.paths, job, said)
+            standing.write(self.host.paths, job, said(saved=saved))
             self._held[job].enter_context(supervising.serving(self.host.paths, job))
 
     def serve(self) -> None:
