@@ -1,5 +1,6 @@
 """What `run` does with a job that is looked after: it goes on where it stood, or begins."""
 
+import shlex
 import signal
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext, suppress
@@ -121,8 +122,17 @@ class _Launch:
             self._told.note(f"job {job!r} starts again with the files of {came.snapshot}")
         elif came.rung is None and came.exit_code is None:
             self._told.note(f"job {job!r} is here, and looked after")
+            self._say_if_other()
         elif came.rung is None:
             self._told.note(f"job {job!r} has come to its end; --fresh begins it anew")
+
+    def _say_if_other(self) -> None:
+        """Tell whoever takes the job for another one what it runs."""
+        record = jobs.load(self._host.paths, self._wish.job)
+        if record:
+            runs, wanted = ((it.image, *it.command) for it in (record.run, self._spec))
+            if runs != wanted:
+                self._told.note(f"it runs {shlex.join(runs)}, and goes on with that")
 
     def _result(self, came: Came, status: int) -> Result:
         if self._attached:

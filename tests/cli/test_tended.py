@@ -21,7 +21,7 @@ from spotrun.images.address import Address
 from spotrun.images.care import Care, Policy
 from spotrun.images.errors import Terminated, UsageError
 from spotrun.images.ledger import Event
-from spotrun.images.logfile import LogLine
+from spotrun.images.logfile import Excerpt, LogLine
 from spotrun.images.manifest import Kind
 from spotrun.images.process import Completed
 from spotrun.runtime import coming, engines, jobs, restoring, standing, supervising, tenure
@@ -32,6 +32,7 @@ from spotrun.runtime.paths import Paths
 from spotrun.runtime.standing import Standing
 from spotrun.runtime.transaction import Observer
 from tests.cli.conftest import TALK, Cli, Said
+from tests.fakes import living as living_module
 from tests.fakes.engine import Ended
 from tests.fakes.host import FakeHost
 from tests.fakes.living import COMMAND, IMAGE, JOB, Living, is_live, living, supervised, until
@@ -929,3 +930,51 @@ def test_status_tells_of_the_notice_that_stands(cli: Cli, run: Run, here: Living
     run("-d")
     standing.write(here.host.paths, JOB, replace(_STANDING, leaving="by hand"))
     assert cli("status").out.splitlines()[1].endswith("; a notice stands: by hand")
+
+
+def test_attached_run_ends_when_its_supervisor_has(
+    run: Run, here: Living, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By then its lease is given up, and the next command line need not wait for it."""
+    monkeypatch.setattr(living_module, "_GLANCE", 0.3)
+    assert run(command=TALK).status == 7
+    assert not supervising.supervised(here.host.paths, JOB)
+
+
+@pytest.mark.usefixtures("saved")
+def test_attached_run_shows_what_a_job_writes_since_it_is_here(
+    run: Run, here: Living, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another host's output was shown there, also while its lease was waited for."""
+    parts: list[Excerpt] = []
+
+    def logs(_: str, *, follow: bool, part: Excerpt) -> Iterator[LogLine]:
+        assert follow
+        parts.append(part)
+        here.engine.end(JOB, 0)
+        return iter(())
+
+    monkeypatch.setattr(here.engine, "logs", logs)
+    taken, take = [], tenure.take
+
+    def taking(*args: Any, **others: Any) -> tenure.Tenure:  # noqa: ANN401 # whatever it takes
+        found = take(*args, **others)
+        taken.append(here.host.clock.now())
+        return found
+
+    monkeypatch.setattr(tenure, "take", taking)
+    assert run().status == 0
+    (part,), (then,) = parts, taken
+    assert part.since
+    assert part.since > then
+
+
+@pytest.mark.usefixtures("looked_after")
+def test_other_command_than_that_of_a_job_that_is_here_is_told_of(cli: Cli, here: Living) -> None:
+    """Two jobs must not have one name, nor two users one job."""
+    words = ("run", "-d", f"--job={JOB}", f"--store={here.address.url}")
+    cli(*words, IMAGE, *COMMAND)
+    assert "it runs" not in cli(*words, IMAGE, *COMMAND).err
+    said = cli(*words, IMAGE, "other", "a b")
+    assert said.status == 0
+    assert f"spotrun: it runs {IMAGE} work hard, and goes on with that\n" in said.err

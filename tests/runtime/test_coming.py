@@ -34,9 +34,9 @@ from spotrun.runtime import (
     unsent,
 )
 from spotrun.runtime.coming import Came, Wish
-from spotrun.runtime.forecast import Forecast
 from spotrun.runtime.tenure import Tenure
 from tests.fakes.living import COMMAND, IMAGE, JOB, Living, is_live, supervised
+from tests.fakes.standings import said
 
 _SECONDS = 10.0
 _CODE = 23
@@ -116,7 +116,10 @@ def test_job_goes_on_from_its_newest_snapshot(home: Living) -> None:
     """With what its user wants now, and under the lease of this host."""
     newest, _ = _left(home, Kind.LIVE, Kind.LIVE)
     care = Care(every="7m")
+    before = home.host.clock.now()
     came, begun = _come(home, care=care)
+    assert came.since
+    assert before < came.since < home.host.clock.now()
     assert (came, begun) == (Came("live", snapshot=newest.snapshot), [])
     assert home.container.running
     record = home.record
@@ -375,23 +378,12 @@ def test_job_that_is_looked_after_here_is_left_as_it_is(home: Living) -> None:
 
 def test_job_that_somebody_else_is_bringing_up_is_waited_for(home: Living) -> None:
     """Two of the same command line at one moment are one job, be the first one its terminal."""
-    said = standing.Standing(
-        pid=1,
-        since="",
-        container=None,
-        saving=False,
-        next="",
-        interval=60.0,
-        forecast=Forecast(1.0, 1.0, 0),
-        saved=None,
-        leaving=None,
-    )
     bringing = supervising.launching(home.host, JOB, home.address, tell=home.listener.note)
     with ThreadPoolExecutor(1) as pool, bringing as taken:
         second = pool.submit(_come, home)
         home.begin(epoch=taken.epoch)
         assert not second.done()
-        standing.write(home.host.paths, JOB, said)
+        standing.write(home.host.paths, JOB, said())
         assert second.result(_SECONDS) == (Came(None), [])
     assert len(home.runner.spawned) == 1
 
