@@ -56,7 +56,7 @@ _HELP: Final = {
     "build_info": "Always 1; the version of spotrun.",
     "job_up": "Whether the job's container runs; none if its engine does not answer.",
     "job_supervised": "Whether somebody looks after the job.",
-    "job_epoch": "How often the job has been restored.",
+    "job_epoch": "Grows whenever the job begins or goes on somewhere, and with each lease.",
     "job_snapshot_timestamp_seconds": "When the job was as its newest snapshot has it.",
     "job_snapshot_age_seconds": "Seconds since then: the work that would be lost now.",
     "job_snapshot_interval_seconds": "Seconds from one snapshot to the next.",
