@@ -1,6 +1,6 @@
 """What the verbs share: their options, and the host with earlier accidents settled."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import Any, TypeVar
 
@@ -9,6 +9,7 @@ from click.core import ParameterSource
 
 from spotrun.cli.opened import KEY_FILE, address, opened
 from spotrun.cli.output import Output
+from spotrun.images.errors import JobUntended
 from spotrun.runtime import jobs
 from spotrun.runtime.host import Host
 from spotrun.runtime.paths import Paths
@@ -68,6 +69,17 @@ def seconds(ctx: click.Context, param: click.Parameter, value: str | None) -> fl
         return None if value is None else rhythm.length(value)
     except ValueError as error:
         raise click.BadParameter(str(error)) from error
+
+
+def untended(host: Host, names: Sequence[str]) -> list[str]:
+    """Tell of all jobs that were looked after and are no more, unless some are named."""
+    from spotrun.runtime import supervising
+
+    found = [] if names else supervising.left_alone(host)
+    for name in found:
+        command = f"`spotrun run --job {name} …` takes it on"
+        output().note(f"{JobUntended(job=name)}: its supervisor was killed; {command}")
+    return found
 
 
 def output() -> Output:

@@ -2,7 +2,7 @@
 
 import click
 
-from spotrun.cli.common import format_option, open_host, output, seconds
+from spotrun.cli.common import format_option, open_host, output, seconds, untended
 from spotrun.cli.completion import job_names
 from spotrun.cli.result import Result
 from spotrun.hooks.notices import file
@@ -37,6 +37,7 @@ def command(names: tuple[str, ...], *, left: float | None, off: bool) -> Result:
             file.call_off(place)
         else:
             file.give(place, left, why="by hand")
-    if not told:
+    alone = untended(host, names)
+    if not told and not alone:
         output().note("no job is looked after on this host")
     return Result({"told": list(told)}, "\n".join(told) or None)

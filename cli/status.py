@@ -2,7 +2,7 @@
 
 import click
 
-from spotrun.cli.common import format_option, open_host, seconds
+from spotrun.cli.common import format_option, open_host, seconds, untended
 from spotrun.cli.completion import job_names
 from spotrun.cli.output import table
 from spotrun.cli.result import Result
@@ -31,6 +31,7 @@ def command(names: tuple[str, ...], left: float) -> Result:
         cells = (_due(said), _outlook(said, fits)) if said else ("", "it is being brought up")
         shown.add_row(row.job, str(row.epoch), row.snapshot or "", *cells)
         rows.append({"job": row.job, "standing": said, "fits": fits})
+    untended(host, names)
     return Result(rows, shown)
 
 

@@ -2,8 +2,8 @@
 
 import shlex
 import signal
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext, suppress
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from datetime import datetime
 from typing import Final, NoReturn, Self
@@ -99,7 +99,7 @@ class _Launch:
 
     def _begin(self, epoch: int) -> int:
         tended = launcher.Tended(epoch, self._wish.care, self._give_notice)
-        with self._forewarning():
+        with self._company():
             return launcher.run(
                 self._host,
                 self._spec,
@@ -109,10 +109,18 @@ class _Launch:
                 tended=tended,
             ).exit_code
 
-    def _forewarning(self) -> AbstractContextManager[None]:
-        """Tell what the supervisor foretells, while the terminal is not the job's own."""
-        here = self._attached and not self._interactive
-        return self._outlook.followed() if here else nullcontext()
+    @contextmanager
+    def _company(self) -> Iterator[None]:
+        """Have it looked after while this is its terminal.
+
+        What is foretold is told, unless the terminal is the job's own.
+        """
+        with ExitStack() as stack:
+            if self._attached:
+                stack.enter_context(supervising.upheld(self._host, self._wish.job))
+            if self._attached and not self._interactive:
+                stack.enter_context(self._outlook.followed())
+            yield
 
     def _say(self, came: Came) -> None:
         job = self._wish.job
@@ -151,11 +159,12 @@ class _Launch:
         """Be the terminal of a job that runs already, from its first line here."""
         host, job = self._host.of(self._wish.job), self._wish.job
         if self._interactive:
-            status = host.engine.command(["attach", job], on_term=self._give_notice)
+            with self._company():
+                status = host.engine.command(["attach", job], on_term=self._give_notice)
             left = jobs.has_left(host.paths, job)
             return ExitCode.PREEMPTED if left else status
         found = host.container(job)
-        with self._forewarning():
+        with self._company():
             if found:
                 for line in host.engine.logs(found.id, follow=True, part=Excerpt(since=begun)):
                     self._told.log(line)

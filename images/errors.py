@@ -108,7 +108,7 @@ class JobNotFound(Refused):
 class JobStored(JobNotFound):
     """The job has no container: it is a snapshot, and can go on."""
 
-    template = "job {job!r} is stored as {snapshot}{part}: `{command}` goes on with it"
+    template = "job {job!r} {verb} stored as {snapshot}{part}: `{command}` goes on with it"
     hint = ""
 
 

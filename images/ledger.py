@@ -26,7 +26,7 @@ _READERS: Final = 16
 _HOUR: Final = 3600
 
 Kind = Literal[
-    "started", "restored", "notice", "frozen", "snapshot", "stopped", "lost", "ended"
+    "started", "restored", "adopted", "notice", "frozen", "snapshot", "stopped", "lost", "ended"
 ]  # fmt: skip
 """In the order in which they happen, should the clock not tell."""
 Rung = Literal["live", "files", "fresh"]
@@ -41,6 +41,7 @@ class Event:
     """Something that has happened to a job.
 
     started: it runs from its beginning. restored: it goes on, or is started again from files.
+    adopted: it ran on while nobody looked after it, and is looked after again.
     notice: this host will go. frozen: it was, for want of the lease, and has been thawed.
     snapshot: one was committed. stopped: this host has let it go, to go on elsewhere.
     lost: another host has it, or its end was not seen. ended: by itself, or by its user.

@@ -44,9 +44,16 @@ class Beginning:
             if record and found and mine and (found.running or (found.begun and not launched)):
                 return record.care or Care()
             if not launched and not self._cleared_up():
-                return None
+                return self._of_one_that_has_gone(record)
             sleep(_STEP)
         return Care()
+
+    def _of_one_that_has_gone(self, record: jobs.Job | None) -> Care | None:
+        """Look whether it has come to its end already, and gone with --rm."""
+        mine = record is not None and record.epoch == self.tenure.epoch
+        if record and mine and tenure.last_exit(self.host, record.name) is not None:
+            return record.care or Care()
+        return None
 
     def _cleared_up(self) -> bool:
         """Settle what was begun by who was to bring the job up, and was killed; False: nothing was.

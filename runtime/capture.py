@@ -74,13 +74,14 @@ def checkpoint(
         how = LEAVE_RUNNING if leave_running else STOP if kind is Kind.LIVE else STOP_FILES
         with transaction.failing_as(lambda error: failed(job, error)):
             transaction.run(Session(host, lock, observer), how, state)
-    if state.care:
-        _tell(host, state)
+    tell(host, state)
     return state
 
 
-def _tell(host: Host, state: CaptureState) -> None:
+def tell(host: Host, state: CaptureState) -> None:
     """Write it into the history of a job that has one; a snapshot that is kept here is not yet."""
+    if not state.care:
+        return
     with suppress(SpotrunError):
         manifest = host.store(state.store).load(state.job, state.snapshot)
         chronicle.snapshot(host, manifest, state.store)

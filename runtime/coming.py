@@ -52,6 +52,7 @@ _PATIENCE: Final = 10.0
 _STEP: Final = 0.1
 _TRIED: Final = 3
 """Snapshots that are tried alive: one that does not fit may be followed by one that does."""
+_ALONE: Final = "its supervisor was killed"
 _TRIED_AS: Final = {Kind.LIVE: "as it was", Kind.FILES: "with its files alone"}
 _NEXT: Final = (NotRestorable, RestoreFailed, SnapshotDamaged)
 """What makes another rung worth a try."""
@@ -192,6 +193,7 @@ def _is_here(host: Host, wish: Wish, taken: Tenure, before: int | None, *, thaw:
     jobs.save(host.paths, replace(record, epoch=taken.epoch, store=wish.store, care=wish.care))
     if thaw:
         host.oci.thaw(found.id)
+    chronicle.write(host, wish.job, wish.store, "adopted", epoch=taken.epoch, reason=_ALONE)
     return True
 
 

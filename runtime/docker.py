@@ -6,9 +6,10 @@ Its daemon knows only OCI runtimes that it was told of: `spotrun install` does t
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
+from datetime import datetime
 from functools import cached_property
 from pathlib import Path
-from time import monotonic, sleep
+from time import monotonic, sleep, time
 from typing import TYPE_CHECKING, Any, Final
 
 from spotrun.images.errors import CommandFailed, EngineError, HostUnfit, NotHere
@@ -127,6 +128,14 @@ class Docker:
         """Ask the wait endpoint, which answers when it has ended."""
         with self._api() as api:
             return int(api.wait(container, timeout=None)["StatusCode"])
+
+    def last_exit(self, job: str, since: datetime) -> int | None:
+        """Ask for the deaths among the events, of which the daemon keeps some hundreds."""
+        wanted = {"label": f"{JOB_LABEL}={job}", "event": "die"}
+        span = {"since": str(since.timestamp()), "until": str(time())}
+        with self._api() as api:
+            told = list(api.events(**span, filters=wanted, decode=True))
+        return int(told[-1]["Actor"]["Attributes"]["exitCode"]) if told else None
 
     def healthy(self, container: str) -> bool | None:
         """Return what its checks, which the daemon runs, have come to."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -144,6 +145,13 @@ class Engine(Protocol):
 
     def wait(self, container: str) -> int:
         """Wait until a container has ended, and return its exit code."""
+        ...
+
+    def last_exit(self, job: str, since: datetime) -> int | None:
+        """Return the exit code of the job's container that has ended last since then.
+
+        It may be gone, with --rm. None: the engine's events tell of none, or are not kept.
+        """
         ...
 
     def healthy(self, container: str) -> bool | None:

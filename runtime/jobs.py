@@ -108,9 +108,11 @@ def absent(paths: Paths, name: str) -> JobNotFound:
     if record and record.place is Place.MOVED:
         return JobMoved(job=name, target=record.target)
     if record and record.place is Place.STORED:
-        command = f"spotrun run --job {name} …" if record.care else f"spotrun restore {name}"
+        verb, command = "is", f"spotrun restore {name}"
+        if record.care:  # it may have gone on elsewhere since
+            verb, command = "left this host,", f"spotrun run --job {name} …"
         part = ", its files only" if record.files_only else ""
-        return JobStored(job=name, snapshot=record.parent, part=part, command=command)
+        return JobStored(job=name, verb=verb, snapshot=record.parent, part=part, command=command)
     return JobNotFound(job=name)
 
 

@@ -7,7 +7,7 @@ from tempfile import TemporaryDirectory
 
 from spotrun.images.errors import EngineError, JobStored
 from spotrun.images.logfile import WHOLE, Excerpt, LogLine, parse
-from spotrun.runtime import commands, jobs
+from spotrun.runtime import commands, jobs, supervising
 from spotrun.runtime.engine import Container
 from spotrun.runtime.host import Host
 from spotrun.runtime.jobs import Job, Place
@@ -19,7 +19,10 @@ class Row:
 
     job: str
     status: str
-    """The engine's word, with the exit code of one that has ended; `stored`; `moved to …`."""
+    """The engine's word, with the exit code of one that has ended; `stored`; `moved to …`.
+
+    `untended` is added for one that was looked after, and whose supervisor was killed.
+    """
     image: str
     epoch: int
     snapshot: str | None
@@ -38,6 +41,9 @@ def jobs_here(host: Host, *, every: bool) -> list[Row]:
     for record in records:
         container = containers.get(record.name)
         status = _status(record, container, silent)
+        running = container is not None and container.running
+        if running and supervising.lacks_supervisor(host.paths, record.name):
+            status = f"{status}, untended"
         if status and (every or container or record.place is not Place.MOVED):
             rows.append(
                 Row(
@@ -67,7 +73,10 @@ def _containers(
 
 
 def logs(host: Host, job: str, *, follow: bool, part: Excerpt = WHOLE) -> Iterator[LogLine]:
-    """Yield a job's output from its container, or, when it is stored, from its snapshot."""
+    """Yield a job's output from its container, or, when it is stored, from its snapshot.
+
+    One that comes back may have gone on elsewhere since: then it is the newest.
+    """
     record = jobs.load(host.paths, job)
     try:
         on, found = commands.container(host, job)
@@ -81,7 +90,7 @@ def logs(host: Host, job: str, *, follow: bool, part: Excerpt = WHOLE) -> Iterat
 
 def _logs_of_snapshot(host: Host, record: Job, part: Excerpt) -> Iterator[LogLine]:
     store = host.store(record.store)
-    manifest = store.find(record.name, record.parent)
+    manifest = store.find(record.name, None if record.care else record.parent)
     if manifest.log:
         with TemporaryDirectory(dir=host.paths.scratch) as folder:
             store.fetch(manifest, Path(folder), only=[manifest.log])

@@ -177,6 +177,7 @@ def _call_back(session: Session, state: MigrateState) -> None:
 def _hand_over(session: Session, state: MigrateState) -> None:
     """Let the target have the lease; whatever happens, the job must not run here without it."""
     if state.leased:
+        capture.tell(session.host, state)
         tenure.give_up(session.host, state.job)
         fence.close(session.host.paths, state.job)
 

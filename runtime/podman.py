@@ -109,6 +109,16 @@ class Podman:
         with self._api() as api:
             return int(api.containers.get(container).wait())
 
+    def last_exit(self, job: str, since: datetime) -> int | None:
+        """Ask the CLI for the deaths among the events: the API's answer has no end.
+
+        Nor may it be told of one: it would stop to read at that time, however far it has come.
+        """
+        wanted = ("--filter=event=died", f"--filter=label={JOB_LABEL}={job}", "--format=json")
+        span = (f"--since={since.isoformat()}", "--stream=false")
+        told = self._cli("events", *span, *wanted).stdout.splitlines()
+        return int(json.loads(told[-1])["ContainerExitCode"]) if told else None
+
     def healthy(self, container: str) -> bool | None:
         """Run its check: by itself Podman does so only where systemd runs."""
         with self._api() as api:

@@ -8,7 +8,7 @@ import fcntl
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,7 +16,8 @@ from time import monotonic, sleep
 from typing import Final
 
 from spotrun.images.address import Address
-from spotrun.images.errors import HostUnfit, JobBusy, JobUntended
+from spotrun.images.errors import HostUnfit, JobBusy, JobUntended, SpotrunError
+from spotrun.images.meter import often
 from spotrun.runtime import jobs, locks, standing, systemd, tenure
 from spotrun.runtime.host import Host
 from spotrun.runtime.paths import Paths
@@ -27,6 +28,8 @@ SUPERVISE: Final = "supervise"
 """The verb of a supervisor."""
 _PATIENCE: Final = 20.0
 """Seconds in which a supervisor begins its work, and ends it when its job has gone."""
+_LOOK: Final = 2.0
+"""Seconds between two looks for one that was killed; systemd takes one to begin it again."""
 _LAUNCH: Final = "~launch"
 _GLANCE: Final = 0.02
 _GLANCES: Final = 10
@@ -63,7 +66,11 @@ def launching(
             unless_ended=unless_ended,
             tell=tell,
         )
-        begin(host, job)
+        try:
+            begin(host, job)
+        except HostUnfit:
+            tenure.give_up(host, job)
+            raise
         yield taken
 
 
@@ -111,11 +118,11 @@ class Row:
 
 def jobs_here(paths: Paths) -> list[str]:
     """Return the names of the jobs that are looked after on this host."""
-    return [
-        it
-        for it in sorted(path.stem for path in paths.leases.glob("[!.]*.json"))
-        if supervised(paths, it)
-    ]
+    return [it for it in _leased(paths) if supervised(paths, it)]
+
+
+def _leased(paths: Paths) -> list[str]:
+    return sorted(path.stem for path in paths.leases.glob("[!.]*.json"))
 
 
 def tended(paths: Paths, names: Sequence[str]) -> Sequence[str]:
@@ -150,8 +157,43 @@ def serving(paths: Paths, job: str) -> Iterator[int]:
             (paths.environments / job).unlink(missing_ok=True)
 
 
+def is_left_alone(host: Host, job: str) -> bool:
+    """Tell whether a job runs here by a lease that nobody renews: its supervisor was killed."""
+    found = host.of(job).job_container(job) if lacks_supervisor(host.paths, job) else None
+    return found is not None and found.running
+
+
+def lacks_supervisor(paths: Paths, job: str) -> bool:
+    """Tell whether a job has a lease here that nobody renews, and was brought up by it."""
+    if supervised(paths, job):
+        return False
+    noted, record = tenure.of(paths, job), jobs.load(paths, job)
+    here = record if record and record.place is jobs.Place.HERE else None
+    return bool(noted and here and noted.epoch == here.epoch)
+
+
+def left_alone(host: Host) -> list[str]:
+    """Return the jobs that nobody looks after any more, as far as that can be known."""
+    found = []
+    for name in _leased(host.paths):
+        with suppress(SpotrunError):
+            found += [name] if is_left_alone(host, name) else []
+    return found
+
+
+def upheld(host: Host, job: str) -> AbstractContextManager[None]:
+    """See to it that a job has a supervisor, should that be killed, as long as this lasts."""
+
+    def look() -> None:
+        with suppress(SpotrunError):  # at the next look it may do
+            if is_left_alone(host, job):
+                begin(host, job)
+
+    return often(look, _LOOK)
+
+
 def begin(host: Host, job: str) -> None:
-    """Start a supervisor, and wait until it has the lease in its hands."""
+    """Start a supervisor, and wait until it lives; HostUnfit: it does not come to that."""
     log = host.paths.supervisor_log(job)
     argv = [*myself(), SUPERVISE, job]
     unit = f"spotrun-{job}-{os.urandom(3).hex()}"  # that of an earlier one may not be gone yet
@@ -162,7 +204,6 @@ def begin(host: Host, job: str) -> None:
     end = monotonic() + _PATIENCE
     while not supervised(host.paths, job):
         if monotonic() > end:
-            tenure.give_up(host, job)
             raise HostUnfit(message=f"the supervisor of job {job!r} does not start; see {log}")
         sleep(0.02)
 

@@ -22,7 +22,14 @@ from spotrun.hooks.notices.signals import Signals
 from spotrun.hooks.notices.watch import News, Watcher, Withdrawn, probe_all
 from spotrun.images import lease, ledger
 from spotrun.images.care import Care
-from spotrun.images.errors import EngineError, ExitCode, LeaseLost, SpotrunError, StoreUnavailable
+from spotrun.images.errors import (
+    EngineError,
+    ExitCode,
+    LeaseLost,
+    NotHere,
+    SpotrunError,
+    StoreUnavailable,
+)
 from spotrun.images.manifest import Manifest
 from spotrun.images.prune import prune
 from spotrun.images.retention import Reason
@@ -186,20 +193,28 @@ class Supervisor:
             if found:
                 self._host.of(self._job).oci.freeze(found.id)
         self._saving.stop(self._observer)
-        taker = "another host"
-        with suppress(SpotrunError):
-            record = lease.read(self._host.store(self._tenure.store), self._job)
-            taker = record.host if record else taker
         now = self._host.clock.now()
         with locks.hold(self._host.paths.locks, self._job, "leave", now, wait=True):
             taken_back = tenure.of(self._host.paths, self._job) not in {None, self._tenure}
             if taken_back:  # by a migration that has failed
                 return CRASHED
+            taker = self._taker()  # only now: a migration that hands the lease over has the lock
             left = jobs.has_left(self._host.paths, self._job)
             leaving.drop(self._host, self._job, taker=taker)
             tenure.forget(self._host.paths, self._job)
-        self._write("stopped" if left else "lost", reason=f"{taker} has it")
+        reason = f"{taker} has it"
+        if left:
+            self._write("stopped", reason=reason, snapshot=self._parent)
+        else:
+            self._write("lost", reason=reason)
         return ExitCode.OK
+
+    def _taker(self) -> str:
+        with suppress(SpotrunError):
+            record = lease.read(self._host.store(self._tenure.store), self._job)
+            if record and record.host != platform.node():
+                return record.host
+        return "another host"
 
     def give_up(self, *, ended: int | None = None) -> int:
         """Let others have the lease."""
@@ -300,8 +315,7 @@ class Supervisor:
         return self._stopped(notice.told)
 
     def _stopped(self, reason: str) -> int:
-        record = jobs.load(self._host.paths, self._job)
-        self._write("stopped", reason=reason, snapshot=record.parent if record else None)
+        self._write("stopped", reason=reason, snapshot=self._parent)
         self.give_up()
         return ExitCode.PREEMPTED
 
@@ -325,21 +339,31 @@ class Supervisor:
             self._watch_end()
             return None
         code = found.exit_code if found else seen
+        if code is None:
+            code = tenure.last_exit(self._host, self._job)
         self._saving.stop(self._observer)
         self._observer.note("the job has ended" if code is None else f"the job has ended: {code}")
         self._write("ended", reason="" if code is None else f"exit code {code}")
         return self.give_up(ended=code)
 
     def _watch_end(self) -> None:
-        host, found = self._host.of(self._job), self._container()
+        """Have its end told; an engine that does not answer is asked again after a while."""
+        host = self._host.of(self._job)
+        try:
+            found, pause = host.job_container(self._job), _STEP
+        except EngineError:
+            found, pause = None, _SILENT
         self._watched = found.id if found else None
 
         def await_it() -> None:
-            code, pause = None, _SILENT
-            with suppress(EngineError):
-                if found:
-                    code, pause = host.engine.wait(found.id), _STEP
-            sleep(pause)
+            code, then = None, pause
+            try:
+                code = host.engine.wait(found.id) if found else None
+            except NotHere:  # it has gone with its end
+                pass
+            except EngineError:
+                then = _SILENT
+            sleep(then)
             self._happenings.put(Ended(code))
 
         threading.Thread(target=await_it, name="end", daemon=True).start()
@@ -350,17 +374,17 @@ class Supervisor:
             return self._host.of(self._job).job_container(self._job)
         return None
 
-    def _has_snapshot(self) -> bool:
-        """Tell whether this life of the job has a snapshot."""
+    @property
+    def _parent(self) -> str | None:
+        """Return the newest snapshot of this life of the job; None: it has none."""
         record = jobs.load(self._host.paths, self._job)
-        return record is not None and record.parent is not None
+        return record.parent if record else None
 
     def _newest(self) -> Manifest | None:
         """Return the manifest of the snapshot that was made last."""
-        record = jobs.load(self._host.paths, self._job)
         with suppress(SpotrunError):
-            if record and record.parent:
-                return self._host.store(self._tenure.store).load(self._job, record.parent)
+            if self._parent:
+                return self._host.store(self._tenure.store).load(self._job, self._parent)
         return None
 
     def _prune(self) -> None:
@@ -389,7 +413,7 @@ class Supervisor:
 
     def _show(self) -> None:
         """Say how things stand."""
-        newest = self._past.newest if self._has_snapshot() else None
+        newest = self._past.newest if self._parent else None
         due = self._host.clock.now() + timedelta(seconds=self._next - monotonic())
         now = standing.Standing(
             pid=os.getpid(),

@@ -8,6 +8,7 @@ import platform
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from time import sleep
 
@@ -16,7 +17,7 @@ import msgspec
 from spotrun.images import lease
 from spotrun.images.address import Address
 from spotrun.images.durable import write_json
-from spotrun.images.errors import ExitCode, LeaseHeld, LeaseLost
+from spotrun.images.errors import EngineError, ExitCode, LeaseHeld, LeaseLost
 from spotrun.images.lease import Lease
 from spotrun.images.manifest import Manifest
 from spotrun.runtime import fence, kept
@@ -131,6 +132,18 @@ def epoch_here(host: Host, job: str, store: Address) -> int | None:
     noted, found = of(host.paths, job), lease.read(host.store(store), job)
     if noted and found and (noted.holder, noted.epoch) == (found.holder, found.epoch):
         return found.epoch
+    return None
+
+
+def last_exit(host: Host, job: str) -> int | None:
+    """Return the exit code of its last container that has ended since the lease was taken.
+
+    None: there is none, or its engine does not say it.
+    """
+    host = host.of(job)
+    with suppress(EngineError, FileNotFoundError):
+        taken = _note(host.paths, job).stat().st_mtime
+        return host.engine.last_exit(job, datetime.fromtimestamp(taken, UTC))
     return None
 
 

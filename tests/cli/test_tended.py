@@ -373,6 +373,31 @@ def test_job_that_nobody_looks_after_any_more_is_taken_on(
     assert (said.status, said.out) == (0, f"{before.id}\n")
     assert said.err == f"spotrun: job {JOB!r} is here, and looked after\n"
     assert (here.record.care, here.record.epoch) == (Care(every="7m"), 2)
+    (adopted,) = [it for it in ledger.events(here.elsewhere, JOB) if it.kind == "adopted"]
+    assert (adopted.epoch, adopted.reason) == (2, "its supervisor was killed")
+
+
+def test_supervisor_of_a_job_that_is_attached_to_is_begun_again_when_it_was_killed(
+    run: Run,
+    here: Living,
+    looked_after: threading.Event,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Nobody else would hear that the host is about to go, and the lease would come to its end."""
+    monkeypatch.setattr(supervising, "_LOOK", 0.01)
+    run("-d")
+
+    def kill() -> None:
+        until(_is_stayed_with)
+        looked_after.set()
+        until(lambda: not supervising.supervised(here.host.paths, JOB))
+        looked_after.clear()
+        until(lambda: supervising.supervised(here.host.paths, JOB))
+        here.engine.end(JOB, 5)
+
+    with _beside(here, kill):
+        assert run().status == 5
+    assert here.record.epoch == 1
 
 
 @pytest.mark.parametrize("options", [(), ("-d",)])
@@ -434,8 +459,8 @@ def test_job_that_leaves_while_it_is_attached_to_ends_with_85(run: Run, here: Li
         said.append(run())
     assert said[0].status == 85
     assert said[0].err.splitlines()[-1] == (
-        f"spotrun: job {JOB!r} is stored as {here.record.parent}: `spotrun run --job {JOB} …`"
-        " goes on with it"
+        f"spotrun: job {JOB!r} left this host, stored as {here.record.parent}:"
+        f" `spotrun run --job {JOB} …` goes on with it"
     )
 
 
@@ -715,6 +740,14 @@ def test_job_that_nobody_looks_after_is_no_unknown_one(
         said = cli(verb, JOB)
         assert (said.status, said.out) == (125, "")
         assert said.err.startswith(f"spotrun: nobody looks after job {JOB!r} on this host\n")
+    for verb in ("status", "notice"):
+        said = cli(verb)
+        assert said.status == 0
+        assert said.err == (
+            f"spotrun: nobody looks after job {JOB!r} on this host: its supervisor was killed;"
+            f" `spotrun run --job {JOB} …` takes it on\n"
+        )
+    assert "running, untended" in cli("ps").out
 
 
 def test_notice_is_given_to_nobody_if_one_job_is_not_here(cli: Cli, run: Run, here: Living) -> None:
@@ -863,7 +896,7 @@ def test_files_only_snapshot_is_told_as_such(cli: Cli, here: Living) -> None:
     rows = cli("snapshots", f"--store={here.address.url}", "--format=json").envelope["data"]
     assert [it["kind"] for it in rows] == ["files"]
     said = cli("exec", JOB, "work")
-    assert f"is stored as {here.record.parent}, its files only: " in said.err
+    assert f"stored as {here.record.parent}, its files only: " in said.err
 
 
 def test_snapshots_are_not_removed_under_the_lease_of_another_host(cli: Cli, here: Living) -> None:

@@ -295,6 +295,16 @@ def waiting_returns_the_exit_code(engine: Engine, image: str) -> None:
     _refused(NotHere, lambda: engine.wait("absent"))
 
 
+def last_exit_of_a_job_is_known_when_its_container_has_gone(engine: Engine, image: str) -> None:
+    """Of others, and of what was before, nothing is."""
+    begin = datetime.now(UTC)
+    label = f"--label={JOB_LABEL}=job"
+    assert engine.command(["run", "--rm", label, image, *_EXIT], silent=True) == 7
+    assert engine.last_exit("job", begin) == 7
+    assert engine.last_exit("other", begin) is None
+    assert engine.last_exit("job", datetime.now(UTC)) is None
+
+
 def image_is_found_by_name_and_by_id(engine: Engine, image: str) -> None:
     """A missing one is none."""
     named = _image(engine, image)

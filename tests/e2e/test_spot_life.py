@@ -48,7 +48,7 @@ def test_same_command_goes_on_elsewhere_after_a_notice(hosts: Hosts, engine: Eng
         announce("60")
         out, errors = first.communicate(timeout=60)
         assert first.returncode == 85, errors
-        assert "job 'train' is stored as" in errors
+        assert "job 'train' left this host, stored as" in errors
         second = spot.attached(b)
         rest, errors = second.communicate(timeout=180)
         assert second.returncode == 0, errors
@@ -293,6 +293,22 @@ def test_end_of_a_scheduler_s_step_is_not_that_of_those_who_look_after_the_job(
         assert len(_supervisors(host)) == 2
 
 
+def test_notice_is_met_by_an_attached_run_although_its_supervisors_are_killed(
+    hosts: Hosts,
+) -> None:
+    """Where no systemd begins them again, who is the job's terminal does, and knows of it."""
+    (host,) = hosts(1)
+    with served(host) as store:
+        running = Spot(store).attached(host, "--grace=20s")
+        _lengthens(host, 5)
+        host.run(["kill", "-KILL", *_supervisors(host)])
+        assert "running, untended" in host.run(["spotrun", "ps"]).stdout
+        host.signal(running, signal.SIGTERM)
+        running.communicate(timeout=30)
+        assert running.returncode == 85
+        assert snapshots(host, store)
+
+
 def test_same_command_looks_after_a_job_again_that_nobody_does(hosts: Hosts) -> None:
     """It goes on where it is, frozen or not."""
     (host,) = hosts(1)
@@ -384,6 +400,9 @@ def test_migration_takes_the_lease_along(hosts: Hosts) -> None:
         until(lambda: len(snapshots(b, store)) > made)
         assert len(_supervisors(b)) == 2
         until(lambda: not _supervisors(a))
+        told = {it["kind"]: it for it in history(a, store) if it["host"] == "host-a"}
+        restored = next(it for it in history(a, store) if it["kind"] == "restored")
+        assert told["snapshot"]["snapshot"] == told["stopped"]["snapshot"] == restored["snapshot"]
         _lengthens(b, len(output(b)) + 3)
 
 

@@ -61,6 +61,8 @@ class FakeEngine:
         self._volumes: dict[str, str] = {}
         self._images: dict[str, tuple[ImageRef, dict[str, bytes]]] = {}
         self._numbers = count(1)
+        self._deaths: list[tuple[str | None, datetime, int]] = []
+        """Jobs that have ended, when, and with what."""
         self.commands: list[tuple[str, ...]] = []
         """What was asked of its command line."""
 
@@ -141,6 +143,7 @@ class FakeEngine:
             self.start(container.id)
         elif verb in {"stop", "kill"}:
             made.container = replace(container, status="exited", pid=0, exit_code=_KILLED)
+            self._has_died(made.container)
             self._oci.containers.pop(container.id, None)
         elif verb == "rm":
             if container.running and "--force" not in options:
@@ -192,6 +195,7 @@ class FakeEngine:
         if ended:
             made.lines.extend(ended.lines)
             made.container = replace(made.container, status="exited", exit_code=ended.status)
+            self._has_died(made.container)
         else:
             pid = _FIRST_PID + next(self._numbers)
             made.container = replace(made.container, status="running", pid=pid)
@@ -237,6 +241,11 @@ class FakeEngine:
         found = self._get(container).container
         assert not found.running, found
         return found.exit_code
+
+    def last_exit(self, job: str, since: datetime) -> int | None:
+        """Look it up."""
+        codes = [code for died, at, code in self._deaths if died == job and at >= since]
+        return codes[-1] if codes else None
 
     def healthy(self, container: str) -> bool | None:
         """Believe a check that ends at once; others do not hold."""
@@ -305,6 +314,9 @@ class FakeEngine:
     def pull(self, digest: str) -> None:
         """Reach no registry."""
         raise EngineError(engine="podman", reason=f"{digest}: connection refused")
+
+    def _has_died(self, container: Container) -> None:
+        self._deaths.append((container.job, datetime.now(UTC), container.exit_code))
 
     def _get(self, container: str) -> _Made:
         found = self.find(container)

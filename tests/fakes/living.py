@@ -105,6 +105,7 @@ class LivingEngine(FakeEngine):
         self._kill(made.container.id)
         self._oci.containers.pop(made.container.id, None)
         made.container = replace(made.container, status="exited", pid=0, exit_code=exit_code)
+        self._has_died(made.container)
         if "--rm" in made.arguments:
             self._codes[made.container.id] = exit_code
             self.remove(made.container.id)

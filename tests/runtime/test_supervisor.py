@@ -421,6 +421,28 @@ def test_exit_code_of_a_job_whose_container_is_gone_is_known(job: _Supervised) -
     assert job.record.ended == 0
 
 
+@pytest.mark.parametrize("code", [0, 7])
+def test_end_that_nobody_has_seen_is_known(job: _Supervised, code: int) -> None:
+    """Of a job that takes no time, with --rm: its engine tells of it when all is over."""
+    job.here.engine.remove(JOB)
+    job.here.begin("--rm", epoch=1, care=_RARELY)
+    job.here.engine.end(JOB, code)
+    assert job.supervise() == ExitCode.OK
+    assert (job.record.held, job.record.ended) == (False, code)
+    assert [it.reason for it in job.events("ended")] == [f"exit code {code}"]
+
+
+def test_end_before_the_lease_was_taken_is_another_lifes(job: _Supervised) -> None:
+    """This one has not begun, and is nothing that must not be run again."""
+    job.here.engine.end(JOB, 0)
+    job.here.engine.remove(JOB)
+    tenure.give_up(job.here.host, JOB)
+    job.here.take()
+    jobs.save(job.here.host.paths, replace(job.here.record, epoch=2))
+    job.supervise()
+    assert (job.record.held, job.record.ended) == (False, None)
+
+
 def test_job_that_ended_while_it_was_being_saved_is_told_of(job: _Supervised) -> None:
     """The snapshot is taken back."""
     job.saves = [hanging]
