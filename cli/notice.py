@@ -36,7 +36,7 @@ def command(names: tuple[str, ...], *, left: float | None, off: bool) -> Result:
         if off:
             file.call_off(place)
         else:
-            file.give(place, left, why="by hand")
+            file.give(place, left, why="spotrun notice")
     alone = untended(host, names)
     if not told and not alone:
         output().note("no job is looked after on this host")

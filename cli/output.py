@@ -7,6 +7,7 @@ examples are in `tests/cli/golden`.
 
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from spotrun.cli.result import Result
@@ -168,8 +169,9 @@ def _hint(command: str, error: SpotrunError) -> str:
 
 
 def _say(text: str) -> None:
-    sys.stderr.write(f"{text}\n")
-    sys.stderr.flush()
+    with suppress(OSError):  # where nobody hears it, or the log is full, the work goes on
+        sys.stderr.write(f"{text}\n")
+        sys.stderr.flush()
 
 
 def _console(*, stderr: bool) -> "Console":

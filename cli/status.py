@@ -1,5 +1,7 @@
 """`spotrun status`: how well the jobs of this host are looked after."""
 
+from pathlib import Path
+
 import click
 
 from spotrun.cli.common import format_option, open_host, seconds, untended
@@ -28,7 +30,8 @@ def command(names: tuple[str, ...], left: float) -> Result:
     for row in supervising.rows(host, names):
         said = row.standing
         fits = forecast.sentence(said.forecast, left) if said else ""
-        cells = (_due(said), _outlook(said, fits)) if said else ("", "it is being brought up")
+        log = host.paths.supervisor_log(row.job)
+        cells = (_due(said), _outlook(said, fits, log)) if said else ("", "it is being brought up")
         shown.add_row(row.job, str(row.epoch), row.snapshot or "", *cells)
         rows.append({"job": row.job, "standing": said, "fits": fits})
     untended(host, names)
@@ -39,5 +42,7 @@ def _due(said: Standing) -> str:
     return "now" if said.saving else said.next[:19].replace("T", " ")
 
 
-def _outlook(said: Standing, fits: str) -> str:
-    return f"{fits}; a notice stands: {said.leaving}" if said.leaving else fits
+def _outlook(said: Standing, fits: str, log: Path) -> str:
+    failed = f"; but the last one that was tried has failed: {log}" if said.failed else ""
+    leaving = f"; a notice stands: {said.leaving}" if said.leaving else ""
+    return f"{fits}{failed}{leaving}"

@@ -6,6 +6,7 @@
     |  |- HostUnfit                 this host lacks something; see `spotrun doctor`
     |  |- JobNotFound
     |  |  |- JobStored              it is only a snapshot
+    |  |  |- JobUnsaved             it has left, and is not even that
     |  |  |- JobMoved               it is on another host
     |  |  `- JobUntended            it is here, and nobody looks after it
     |  |- JobBusy                   another spotrun works on the job
@@ -41,6 +42,7 @@
     |  `- StoreFull
     |- RegistryUnavailable          it does not answer as it must
     |  `- RegistryDenied            credentials or permissions
+    |- NoRoom                       on a file system of this host
     `- Interrupted                  130
 
 A message template is filled from the keyword arguments, which stay attributes of the error.
@@ -109,6 +111,16 @@ class JobStored(JobNotFound):
     """The job has no container: it is a snapshot, and can go on."""
 
     template = "job {job!r} {verb} stored as {snapshot}{part}: `{command}` goes on with it"
+    hint = ""
+
+
+class JobUnsaved(JobNotFound):
+    """The job has left this host, and nothing of it could be saved."""
+
+    template = (
+        "job {job!r} left this host, and nothing of it could be saved:"
+        " `spotrun run --job {job} …` begins it anew"
+    )
     hint = ""
 
 
@@ -242,8 +254,8 @@ class CaptureFailed(Failed):
 class Unsent(Failed):
     """The store did not take the snapshot, which is kept on this host; the job goes on."""
 
-    template = "job {job!r} goes on, and its snapshot {snapshot} is kept on this host: {reason}"
-    hint = "`spotrun push` sends it when the store can be reached again"
+    template = "snapshot {snapshot} of job {job!r} is kept on this host: {reason}"
+    hint = "the job goes on; `spotrun push` sends it when the store can be reached again"
 
 
 class RestoreFailed(Failed):
@@ -328,6 +340,13 @@ class RegistryDenied(RegistryUnavailable):
     """The registry does not accept who asks, or does not let them."""
 
     hint = "log in with `podman login` or `docker login`, and check what the account may do"
+
+
+class NoRoom(SpotrunError):
+    """A file system of this host is full, or its user may have no more of it."""
+
+    template = "there is no room left in {folder}"
+    hint = "make room there, and try again"
 
 
 class Interrupted(SpotrunError):

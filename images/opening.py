@@ -28,6 +28,7 @@ from spotrun.images.errors import (
     UsageError,
 )
 from spotrun.images.keys import WrappedKey
+from spotrun.images.patience import USUAL, Patience
 from spotrun.images.seal import Keyed, Plain, Seal
 from spotrun.images.store import IDENTITY, SNAPSHOTS, Store
 
@@ -48,16 +49,16 @@ class Identity:
     format: int = FORMAT
 
 
-def open_store(address: Address, *, make: bool) -> Store:
+def open_store(address: Address, *, make: bool, patience: Patience = USUAL) -> Store:
     """Return a store, which is opened once a process; one that is not there is made, or refused."""
     secret = _secret(address)
     try:
-        return _opened(address, secret)
+        return _opened(address, secret, patience)
     except StoreMissing:
         if not make:
             raise
-    make_in(open_backend(address.url), secret)
-    return _opened(address, secret)
+    make_in(open_backend(address.url, patience), secret)
+    return _opened(address, secret, patience)
 
 
 def open_in(backend: Backend, secret: bytes | None) -> Store:
@@ -119,8 +120,8 @@ def remove_key(address: Address, key_id: str) -> None:
 
 
 @lru_cache(maxsize=16)
-def _opened(address: Address, secret: bytes | None) -> Store:
-    return open_in(open_backend(address.url), secret)
+def _opened(address: Address, secret: bytes | None, patience: Patience) -> Store:
+    return open_in(open_backend(address.url, patience), secret)
 
 
 def _seal(backend: Backend, identity: Identity, secret: bytes | None) -> Seal:

@@ -11,10 +11,12 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Protocol
+from typing import IO, Final, Protocol
 
 from spotrun.images import attached
 from spotrun.images.errors import CommandFailed, ExitCode
+
+_OF_TAR: Final = "Exiting with failure status due to previous errors"
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +32,8 @@ class Completed:
         """The last line it wrote that says something, stderr before stdout."""
         for text in (self.stderr, self.stdout):
             lines = [line.strip() for line in text.splitlines() if line.strip()]
+            if lines and _OF_TAR in lines[-1]:
+                del lines[1:]  # tar goes on after its first error, and says no more than this
             if lines:
                 return lines[-1]
         return "it said nothing"

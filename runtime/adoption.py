@@ -93,7 +93,7 @@ def _container(host: Host, record: Job) -> str | None:
 
 def _refuse_other(host: Host, record: Job) -> None:
     """Refuse a container that would be a second one of a job, or its start from the begin."""
-    if record.place is Place.STORED:
+    if record.is_stored:
         what = f"it is stored as {record.parent}: `spotrun restore {record.name}` goes on with it"
     elif record.place is Place.MOVED:
         what = f"it has moved to {record.target}"

@@ -7,13 +7,13 @@ it running.
 
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from spotrun.images import logformat, trees
 from spotrun.images.address import Address
@@ -40,6 +40,7 @@ from spotrun.runtime.captured import IMAGES, CaptureState, spec_of, staged
 from spotrun.runtime.engine import Container
 from spotrun.runtime.host import Host
 from spotrun.runtime.oci import DumpOptions
+from spotrun.runtime.paths import Paths
 from spotrun.runtime.processes import memory_of, overlay_upper, wait_for_output
 from spotrun.runtime.transaction import Observer, Phase, Session, Transaction
 from spotrun.runtime.watch import watched
@@ -60,17 +61,18 @@ def checkpoint(
     store: Address | None,
     kind: Kind = Kind.LIVE,
     last: bool = False,
+    trouble: str = "",
     observer: Observer,
 ) -> CaptureState:
     """Save a running job; unless left running it is ended once the snapshot is committed.
 
     Only files are saved where it ends and there is no time for more. The `last` one is kept on this
-    host if its store is full.
+    host if its store is full, or in another trouble that is known.
     """
     host = host.of(job)
     with locks.hold(host.paths.locks, job, "checkpoint", host.clock.now(), wait=False) as lock:
         state = begin(host, job, store=store, left_running=leave_running)
-        state.kind, state.last = kind, last
+        state.kind, state.last, state.trouble = kind, last, trouble
         how = LEAVE_RUNNING if leave_running else STOP if kind is Kind.LIVE else STOP_FILES
         with transaction.failing_as(lambda error: failed(job, error)):
             transaction.run(Session(host, lock, observer), how, state)
@@ -325,13 +327,20 @@ def _tidy_up(session: Session, state: CaptureState) -> None:
     storing.end(session, state)
 
 
-def _record(session: Session, state: CaptureState, **changes: Any) -> None:  # noqa: ANN401 # any field
+def _record(
+    session: Session,
+    state: CaptureState,
+    write: Callable[[Paths, jobs.Job], None] = jobs.save,
+) -> None:
     """Let the job's record name the snapshot that is committed, and its store."""
     record = jobs.load(session.host.paths, state.job)
     if record:
-        alone = state.kind is Kind.FILES
-        changes |= {"parent": state.snapshot, "files_only": alone, "store": state.store}
-        jobs.save(session.host.paths, replace(record, **changes))
+        write(session.host.paths, _named(record, state))
+
+
+def _named(record: jobs.Job, state: CaptureState) -> jobs.Job:
+    alone = state.kind is Kind.FILES
+    return replace(record, parent=state.snapshot, files_only=alone, store=state.store)
 
 
 def _end(session: Session, state: CaptureState) -> None:
@@ -339,7 +348,7 @@ def _end(session: Session, state: CaptureState) -> None:
 
     The record comes first: an attached `run` reads it when its container ends.
     """
-    _record(session, state, place=jobs.Place.STORED)
+    _record(session, state, jobs.let_go)
     with ThreadPoolExecutor(1) as beside:  # to free much memory takes time too
         beside.submit(scratch.remove, session.host.paths, state.snapshot)
         session.host.engine.remove(state.container)

@@ -43,6 +43,17 @@ _ERROR: Final = re.compile(r"Error \((?P<where>[^)]*)\): (?!rlimit: )(?P<what>.*
 """CRIU says `rlimit: Can't setup RLIMIT_NOFILE for self` and goes on, where it may not raise it."""
 
 
+_MEANS: Final = (
+    (
+        re.compile("Can't dump that handle"),
+        "it watches files (inotify), which cannot be saved",
+    ),
+    (re.compile("Unable to convert [ug]id"), "a process of it is in a user namespace of its own"),
+    (re.compile("Can't lookup mount="), "a process of it is in a mount namespace of its own"),
+)
+"""What the words of CRIU mean to the user of a job, where they do not say that themselves."""
+
+
 def cause(log: Path) -> str | None:
     """Return the first error of a CRIU log, which the later ones only repeat; None: there is none.
 
@@ -53,4 +64,7 @@ def cause(log: Path) -> str | None:
     except OSError:
         return None
     found = _ERROR.search(text)
-    return found["what"].strip() if found else None
+    if found is None:
+        return None
+    what = found["what"].strip()
+    return next((f"{told}: {what}" for words, told in _MEANS if words.search(what)), what)

@@ -18,7 +18,7 @@ from types import FrameType
 from typing import Final
 
 from spotrun.hooks.notices import file
-from spotrun.images.errors import JobBusy
+from spotrun.images.errors import ExitCode, JobBusy
 from spotrun.runtime import fence, locks, standing
 from spotrun.runtime.host import Host
 
@@ -27,7 +27,8 @@ _LOOK: Final = 0.2
 _PAUSE: Final = 2.0
 """Seconds before a supervisor that has crashed begins again."""
 CRASHED: Final = 70
-"""Exit code of a supervisor that is to begin again (EX_SOFTWARE); so is death by a signal."""
+"""Exit code of a supervisor that is to begin again (EX_SOFTWARE); so is any other way to end."""
+_ENDS: Final = (ExitCode.OK, ExitCode.PREEMPTED)
 
 
 def guard(host: Host, job: str, supervise: Callable[[], int]) -> int:
@@ -39,7 +40,7 @@ def guard(host: Host, job: str, supervise: Callable[[], int]) -> int:
             current.child = _fork(supervise, watch)
             status = _wait(current.child, watch)
             current.child = None
-            if 0 <= status != CRASHED:
+            if status in _ENDS:
                 return status
             for _ in range(int(_PAUSE / _LOOK)):
                 watch.look()
@@ -84,23 +85,27 @@ class _Watch:
 
     def _freeze(self) -> None:
         """Freeze it whatever else is being done with it, and whoever thaws it."""
-        if self._there is None or self._there[0].oci.status(self._there[1]) is None:
-            self._there = self._asked()
-        if self._there is None:
+        there = self._found()
+        if there is None:
             return
-        host, container = self._there
+        host, container = there
         if host.oci.status(container) == "running":
             with suppress(OSError):  # without room for it the job is frozen all the same
                 fence.mark(host.paths, self._job)  # first: who is killed here has it thawed later
             host.oci.freeze(container)
 
     def _thaw(self) -> None:
-        """Thaw it unless somebody works on it, who would not expect that."""
+        """Thaw it unless somebody works on it, who would not expect that.
+
+        What is not frozen any more, or has gone, is nobody's business.
+        """
         paths, now = self._host.paths, self._host.clock.now()
+        there = self._found()
+        if there is None or there[0].oci.status(there[1]) != "paused":
+            fence.unmark(paths, self._job)
+            return
         with suppress(JobBusy), locks.hold(paths.locks, self._job, "thaw", now, wait=False):
-            there = self._there or self._asked()
-            if there:
-                there[0].oci.thaw(there[1])
+            there[0].oci.thaw(there[1])
             fence.unmark(paths, self._job)
 
     def _see(self) -> None:
@@ -108,6 +113,12 @@ class _Watch:
         said = standing.read(self._host.paths, self._job)
         if said and said.container:
             self._there = self._host.of(self._job), said.container
+
+    def _found(self) -> tuple[Host, str] | None:
+        """Return what is known, as long as that is there."""
+        if self._there is None or self._there[0].oci.status(self._there[1]) is None:
+            self._there = self._asked()
+        return self._there
 
     def _asked(self) -> tuple[Host, str] | None:
         """Ask the engine, which may be silent for long."""
@@ -125,11 +136,14 @@ def _fork(supervise: Callable[[], int], watch: _Watch) -> int:
             threading.Thread(target=_stand_in, args=(guard, watch), daemon=True).start()
             status = supervise()
         except BaseException:  # noqa: BLE001 # it ends here whatever it is
-            traceback.print_exc()
+            with suppress(Exception):  # the log may be full
+                traceback.print_exc()
         finally:
-            sys.stdout.flush()
-            sys.stderr.flush()
-            os._exit(status)
+            try:
+                sys.stdout.flush()
+                sys.stderr.flush()
+            finally:
+                os._exit(status)
     return child
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from spotrun.images.address import NO_KEY, Address
 from spotrun.images.errors import UsageError
+from spotrun.images.patience import USUAL, Patience
 from spotrun.images.process import Runner
 from spotrun.runtime import engines, jobs
 from spotrun.runtime.clock import Clock, SystemClock
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 
 
 LEASE_SECONDS: Final = 60.0
+_HURRY: Final = 1.0
+"""Seconds that a store gets in any case."""
 _LEAST: Final = 5
 """Less is no time for a store that is slow to answer."""
 
@@ -43,6 +46,8 @@ class Host:
     """Bytes a second that go to a store at most, on the average."""
     lease_seconds: float = LEASE_SECONDS
     """For how long a job may run after its lease was last renewed."""
+    patience: Patience = USUAL
+    """With a store."""
 
     def store(self, address: Address | None = None, *, make: bool = False) -> "Store":
         """Return a store, by default this host's own, which is made if need be."""
@@ -52,13 +57,18 @@ class Host:
 
         if address is None or address == self.own_store:
             return open_store(self.own_store, make=True)
-        store = open_store(address, make=make)
+        store = open_store(address, make=make, patience=self.patience)
         if store.packs is store.backend:
             if self.upload_limit:
                 store.packs = Throttled(store.packs, self.upload_limit)
             if address.remote:
                 store.packs = PackCache(store.packs, self.paths.cache)
         return store
+
+    def hurried(self, seconds: float) -> "Host":
+        """Return this host with no more patience with a store than that."""
+        least = min(self.patience.request, max(_HURRY, seconds))
+        return replace(self, patience=Patience(least, least))
 
     def on(self, engine: str) -> "Host":
         """Return this host with another engine."""

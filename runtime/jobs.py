@@ -8,8 +8,16 @@ from pathlib import Path
 
 from spotrun.images.address import Address
 from spotrun.images.care import Care
-from spotrun.images.durable import write_json
-from spotrun.images.errors import JobMoved, JobNotFound, JobStored, StateDamaged, UsageError
+from spotrun.images.durable import indented, overwrite, write_json
+from spotrun.images.errors import (
+    JobMoved,
+    JobNotFound,
+    JobStored,
+    JobUnsaved,
+    NoRoom,
+    StateDamaged,
+    UsageError,
+)
 from spotrun.images.runspec import JOB_NAME, RunSpec
 from spotrun.runtime import kept
 from spotrun.runtime.paths import Paths
@@ -47,6 +55,11 @@ class Job:
     care: Care | None = None
     """How it is looked after; None: it is saved when somebody says so."""
 
+    @property
+    def is_stored(self) -> bool:
+        """Tell whether it is a snapshot; one that has left may be nothing at all."""
+        return self.place is Place.STORED and self.parent is not None
+
 
 def check_name(name: str) -> str:
     """Return a name that can be a job's, or raise UsageError."""
@@ -72,13 +85,17 @@ def forget(paths: Paths, name: str) -> None:
 
 
 def let_go(paths: Paths, job: Job, taker: str | None = None) -> None:
-    """Note that a job goes on elsewhere: where the taker has it, or from its last snapshot."""
+    """Note that a job goes on elsewhere: where the taker has it, or from its last snapshot.
+
+    It is about to be ended, so that this is written even where there is no room.
+    """
+    gone = replace(job, place=Place.STORED)
     if taker:
-        save(paths, replace(job, place=Place.MOVED, target=taker))
-    elif job.parent:
-        save(paths, replace(job, place=Place.STORED))
-    else:
-        forget(paths, job.name)
+        gone = replace(job, place=Place.MOVED, target=taker)
+    try:
+        save(paths, gone)
+    except NoRoom:
+        overwrite(_path(paths, job.name), indented(asdict(gone)))
 
 
 def has_left(paths: Paths, name: str) -> bool:
@@ -95,7 +112,7 @@ def has_left(paths: Paths, name: str) -> bool:
 def refuse_stored(paths: Paths, name: str) -> None:
     """Raise UsageError for the name of a job that is stored: another one would take its place."""
     record = load(paths, name)
-    if record and record.place is Place.STORED:
+    if record and record.is_stored:
         raise UsageError(
             message=f"job {name!r} is stored as {record.parent}: `spotrun restore {name}` goes on"
             " with it; for another job take another --name"
@@ -107,6 +124,8 @@ def absent(paths: Paths, name: str) -> JobNotFound:
     record = load(paths, name)
     if record and record.place is Place.MOVED:
         return JobMoved(job=name, target=record.target)
+    if record and record.place is Place.STORED and not record.parent:
+        return JobUnsaved(job=name)
     if record and record.place is Place.STORED:
         verb, command = "is", f"spotrun restore {name}"
         if record.care:  # it may have gone on elsewhere since

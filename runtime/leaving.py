@@ -1,6 +1,7 @@
 """A host is about to go: its job is saved as well as there is time for, and let go."""
 
 from contextlib import suppress
+from dataclasses import dataclass, replace
 from time import monotonic, sleep
 from typing import Final
 
@@ -19,9 +20,21 @@ _KINDS: Final = {
     Plan.KEEP: (),
 }
 """What is tried, one after the other."""
+_SOON: Final = 10.0
+"""Seconds within which a store that is to take a last snapshot answers, at most."""
+_SHARE: Final = 0.8
+"""Of the time that is left, for which the store is waited for: then the snapshot is kept here."""
 _TRIES: Final = 5
 _AGAIN: Final = 1.0
 """Seconds before the same is tried again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A snapshot that its store did not take, and that is on this host."""
+
+    snapshot: str
+    kind: Kind
 
 
 def leave(
@@ -29,11 +42,12 @@ def leave(
 ) -> CaptureState | None:
     """Save and end a running job by that time (`monotonic`), and return its last snapshot.
 
-    None: nothing new could be stored in time, and an earlier snapshot counts. The job has ended in
-    either case, unless LeaseLost is raised.
+    None: nothing new could be stored in time, and an earlier snapshot counts, or one that is kept
+    here. The job has ended in either case, unless LeaseLost is raised.
     """
     _unpause(host, job)
-    kept = None
+    trouble, kept = _trouble(host, job, deadline), None
+    host = host.hurried(_SHARE * (deadline - monotonic()))
     for kind in (Kind.LIVE, Kind.FILES):
         if kept:  # nothing less is to take its place
             break
@@ -48,17 +62,19 @@ def leave(
                     store=None,
                     kind=kind,
                     last=True,
+                    trouble=trouble,
                     observer=observer,
                 )
             except LeaseLost:
                 raise
             except Unsent as error:
                 observer.note(str(error))
-                kept = str(error.fields["snapshot"])
-                unsent.drop(host, job, but=kept)
+                kept = Kept(str(error.fields["snapshot"]), kind)
+                unsent.drop(host, job, but=kept.snapshot)
                 if not _answers(host, job, deadline - foretold.files_seconds):
                     break
-            except SpotrunError as error:  # it may pass
+                trouble = ""
+            except (SpotrunError, OSError) as error:  # it may pass
                 observer.note(str(error))
                 sleep(_AGAIN)
             else:
@@ -66,20 +82,32 @@ def leave(
                 return state
     now = host.clock.now()
     with locks.hold(host.paths.locks, job, "leave", now, wait=True):
-        drop(host, job)
+        drop(host, job, kept=kept)
     return None
+
+
+def _trouble(host: Host, job: str, deadline: float) -> str:
+    """Return why the job's store cannot be used, if it does not answer soon."""
+    left = deadline - monotonic()
+    return _asked(host.hurried(min(_SOON, left / 4)), job)
+
+
+def _asked(host: Host, job: str) -> str:
+    record = jobs.load(host.paths, job)
+    try:
+        if record:
+            lease.read(host.store(record.store), job)
+    except SpotrunError as error:
+        return str(error)
+    return ""
 
 
 def _answers(host: Host, job: str, end: float) -> bool:
     """Wait until the job's store can be reached again; False: not by then."""
-    record = jobs.load(host.paths, job)
-    while record and monotonic() < end:
-        try:
-            lease.read(host.store(record.store), job)
-        except SpotrunError:
-            sleep(_AGAIN)
-        else:
+    while monotonic() < end:
+        if not _trouble(host, job, end):
             return True
+        sleep(_AGAIN)
     return False
 
 
@@ -92,11 +120,15 @@ def _unpause(host: Host, job: str) -> None:
             host.engine.command(["unpause", found.id], silent=True)
 
 
-def drop(host: Host, job: str, *, taker: str | None = None) -> None:
+def drop(host: Host, job: str, *, taker: str | None = None, kept: Kept | None = None) -> None:
     """End a job whose lock is held: its last snapshot counts, on the taker or whatever comes."""
     host = host.of(job)
     record, found = jobs.load(host.paths, job), host.job_container(job)
-    if record and record.place is jobs.Place.HERE:
-        jobs.let_go(host.paths, record, taker)
-    if found:
-        host.engine.remove(found.id)
+    if record and kept:
+        record = replace(record, parent=kept.snapshot, files_only=kept.kind is Kind.FILES)
+    try:
+        if record and record.place is jobs.Place.HERE:
+            jobs.let_go(host.paths, record, taker)
+    finally:
+        if found:
+            host.engine.remove(found.id)

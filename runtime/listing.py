@@ -106,4 +106,4 @@ def _status(record: Job, container: Container | None, silent: frozenset[str]) ->
         return f"exited ({container.exit_code})" if ended else container.status
     if record.place is Place.MOVED:
         return f"moved to {record.target}"
-    return "stored" if record.place is Place.STORED else None
+    return "stored" if record.is_stored else None

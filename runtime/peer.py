@@ -53,7 +53,7 @@ def _namesakes(host: Host, demand: admission.Demand) -> list[str]:
     record = jobs.load(host.paths, demand.name)
     if record is None:
         return []
-    if record.place is jobs.Place.STORED and record.store != demand.store:
+    if record.is_stored and record.store != demand.store:
         remedy = f"restore it, or `spotrun rm {demand.name}` if nobody needs it"
         return [f"another job {demand.name!r} is stored there as {record.parent}; {remedy}"]
     on = host.of(demand.name)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import IO, Final
 
 from spotrun.images.durable import write_json
+from spotrun.images.errors import NoRoom
 from spotrun.images.process import Completed, SystemRunner, program
 
 _QUESTIONS: Final = {
@@ -51,7 +52,7 @@ class Remembering(SystemRunner):
                 return Completed(0, known["stdout"], known["stderr"])
         done = super().run(argv, timeout=timeout)
         if done.status == 0:
-            with suppress(OSError):  # who is not root may ask, too
+            with suppress(OSError, NoRoom):  # who is not root may ask, too
                 write_json(kept, {"file": file, "stdout": done.stdout, "stderr": done.stderr})
         return done
 

@@ -58,8 +58,8 @@ class Saving:
 
         threading.Thread(target=await_it, name="saving", daemon=True).start()
 
-    def stop(self, observer: Observer) -> None:
-        """Have it taken back: there is something better to do."""
+    def stop(self, observer: Observer, host: Host) -> None:
+        """Have it taken back, by this host: there is something better to do."""
         if self._pid is None:
             return
         end = monotonic() + _TAKEN_BACK
@@ -68,7 +68,7 @@ class Saving:
             if monotonic() > end:  # it hangs at its store; what it has begun is settled below
                 self._send(signal.SIGKILL)
             sleep(_STEP)
-        settle.settle(self._host, observer)
+        settle.settle(host, observer)
 
     def _send(self, number: signal.Signals) -> None:
         pid = self._pid

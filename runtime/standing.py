@@ -32,6 +32,8 @@ class Standing:
     """When what the newest snapshot has was there; None: this life of the job has none."""
     leaving: str | None
     """The notice that stands."""
+    failed: bool = False
+    """Whether the last snapshot that was tried has failed; why is in the supervisor's log."""
 
 
 def write(paths: Paths, job: str, standing: Standing) -> None:

@@ -32,6 +32,8 @@ def look(host: Host, state: CaptureState) -> None:
 
     How much of the job it has already is not known yet.
     """
+    if state.trouble:
+        return
     try:
         store = host.store(state.store)
     except StoreUnavailable as error:

@@ -26,6 +26,7 @@ from spotrun.images.errors import (
     EngineError,
     ExitCode,
     LeaseLost,
+    NoRoom,
     NotHere,
     SpotrunError,
     StoreUnavailable,
@@ -65,6 +66,8 @@ _RETRY: Final = 60.0
 _STEP: Final = 0.2
 _SILENT: Final = 2.0
 """Seconds before an engine that did not answer is asked again."""
+_HURRY: Final = 5.0
+"""Seconds for which a store is waited for, by the way, once the host is about to go."""
 _FIRST: Final = 10.0
 """Seconds after the start of a job until its first snapshot, which takes the image along, too."""
 
@@ -159,6 +162,7 @@ class Supervisor:
         """The container whose end is awaited."""
         self._saving = Saving(host, noted.job, lambda status: happenings.put(Saved(status)))
         self._said = ""
+        self._failed = False
         self._next = monotonic() + _FIRST
         self._leaving: dict[tuple[str, str], tuple[float, Notice]] = {}
         """When each notice that stands is to be followed, by its source and event."""
@@ -192,7 +196,7 @@ class Supervisor:
             found = self._container()
             if found:
                 self._host.of(self._job).oci.freeze(found.id)
-        self._saving.stop(self._observer)
+        self._saving.stop(self._observer, self._host)
         now = self._host.clock.now()
         with locks.hold(self._host.paths.locks, self._job, "leave", now, wait=True):
             taken_back = tenure.of(self._host.paths, self._job) not in {None, self._tenure}
@@ -242,11 +246,11 @@ class Supervisor:
     def _on_time(self) -> int | None:
         """Do what is due."""
         if os.getppid() != self._guard:  # it has been killed, and this process takes its place
-            self._saving.stop(self._observer)
+            self._saving.stop(self._observer, self._host)
             again = [*supervising.myself(), supervising.SUPERVISE, self._job]
             os.execv(again[0], again)  # noqa: S606 # it takes no shell
         if self._had_agent and not agent.alive(self._host.paths):
-            self._saving.stop(self._observer)
+            self._saving.stop(self._observer, self._host)
             return CRASHED  # to begin again with ears of its own
         if self._leaving and monotonic() >= min(self._leaving.values(), key=_when)[0]:
             return self._leave(min(self._leaving.values(), key=_when)[1])
@@ -280,7 +284,8 @@ class Supervisor:
         return (self._care.grace or _GRACE) if left is None else left
 
     def _saved(self, status: int) -> None:
-        if status == ExitCode.OK and (manifest := self._newest()):
+        self._failed = status != ExitCode.OK
+        if not self._failed and (manifest := self._newest()):
             self._past.add(manifest)
             self._prune()
             self._next = monotonic() + max(self._past.interval(), self._debt(manifest))
@@ -305,11 +310,12 @@ class Supervisor:
         """Save the job and let it go."""
         deadline = monotonic() + self._left(notice)
         self._leaving[_key(notice)] = deadline, notice
-        self._saving.stop(self._observer)
+        whole, self._host = self._host, self._host.hurried(_HURRY)
+        self._saving.stop(self._observer, self._host)
         foretold = self._past.foretell(self._watched)
         self._observer.note(f"leaving: {forecast.sentence(foretold, deadline - monotonic())}")
         try:
-            leaving.leave(self._host, self._job, foretold, deadline, self._observer)
+            leaving.leave(whole, self._job, foretold, deadline, self._observer)
         except LeaseLost as error:
             return self.shut_out(error)
         return self._stopped(notice.told)
@@ -341,7 +347,7 @@ class Supervisor:
         code = found.exit_code if found else seen
         if code is None:
             code = tenure.last_exit(self._host, self._job)
-        self._saving.stop(self._observer)
+        self._saving.stop(self._observer, self._host)
         self._observer.note("the job has ended" if code is None else f"the job has ended: {code}")
         self._write("ended", reason="" if code is None else f"exit code {code}")
         return self.give_up(ended=code)
@@ -424,9 +430,10 @@ class Supervisor:
             interval=self._past.interval(),
             forecast=self._foretold,
             saved=newest.created if newest else None,
+            failed=self._failed,
             leaving=min(self._leaving.values(), key=_when)[1].words if self._leaving else None,
         )
-        with suppress(OSError):  # where there is no room, the job is no worse off
+        with suppress(OSError, NoRoom):  # the job is no worse off
             standing.write(self._host.paths, self._job, now)
 
 

@@ -159,7 +159,8 @@ def lent(host: Host, manifest: Manifest, store: Address) -> Iterator[Lease | Non
         yield None
         return
     last = host.store(store).committed(job)[-1:]
-    if record.epoch - manifest.epoch not in {0, 1} or last not in ([], [manifest.parent]):
+    anew = record.anew > manifest.epoch or record.ended == ExitCode.OK
+    if anew or last not in ([], [manifest.parent]):
         raise LeaseLost(job=job, reason=f"the job has gone on since on {record.host}")
     held = joined(host, job, store)
     if held:

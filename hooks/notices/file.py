@@ -4,7 +4,7 @@ import time
 from pathlib import Path
 from typing import Final
 
-from spotrun.hooks.notices.notice import NothingToAcknowledge, Notice
+from spotrun.hooks.notices.notice import FILE, NothingToAcknowledge, Notice
 from spotrun.hooks.notices.spoken import ADVICE, spoken
 from spotrun.images.durable import write_atomic
 
@@ -12,7 +12,7 @@ from spotrun.images.durable import write_atomic
 class File(NothingToAcknowledge):
     """Looks for it; its content may tell the seconds from when it was written."""
 
-    name: Final = "file"
+    name: Final = FILE
     interval: Final = 0.5
 
     def __init__(self, path: Path) -> None:

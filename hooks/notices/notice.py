@@ -3,7 +3,10 @@
 import time
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Protocol
+from typing import Final, Protocol
+
+FILE: Final = "file"
+"""The source of notices that somebody on this host passes on."""
 
 
 class Kind(StrEnum):
@@ -41,7 +44,9 @@ class Notice:
 
     @property
     def told(self) -> str:
-        """Return who says what, for people."""
+        """Return who says what, for people; what is in a file says who has written it."""
+        if self.source == FILE and self.words:
+            return self.words
         return f"{self.source}: {self.kind} {self.words}".strip()
 
     def left(self) -> float | None:

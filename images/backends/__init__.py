@@ -7,26 +7,27 @@ from urllib.parse import unquote, urlsplit
 
 from spotrun.images.backends.base import Backend
 from spotrun.images.errors import UsageError
+from spotrun.images.patience import USUAL, Patience
 
 _SCHEME: Final = re.compile(r"([a-z][a-z0-9+.-]+):")
 
 
-def open_backend(url: str) -> Backend:
+def open_backend(url: str, patience: Patience = USUAL) -> Backend:
     """Open `s3://…`, `gs://…`, `az://…`, `file:///path` or a path; UsageError: none of these."""
     scheme = _SCHEME.match(url)
     match scheme[1] if scheme else "":
         case "s3":
             from spotrun.images.backends.s3 import open_s3
 
-            return open_s3(url)
+            return open_s3(url, patience)
         case "gs":
             from spotrun.images.backends.cloud import open_gcs
 
-            return open_gcs(url)
+            return open_gcs(url, patience)
         case "az":
             from spotrun.images.backends.cloud import open_azure
 
-            return open_azure(url)
+            return open_azure(url, patience)
         case "" | "file" if path := _path(url):
             from spotrun.images.backends.directory import DirectoryBackend
 

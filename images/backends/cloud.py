@@ -14,30 +14,31 @@ from typing import TYPE_CHECKING, Final
 from obstore.store import AzureStore, GCSStore
 
 from spotrun.images.backends.objects import ObjectBackend, made
-from spotrun.images.backends.retry import Patience
 from spotrun.images.backends.url import parse
+from spotrun.images.patience import Patience
 
 if TYPE_CHECKING:
     from obstore.store import AzureConfig, ClientConfig, RetryConfig
 
-_PATIENCE: Final = Patience()
-_CLIENT: "Final[ClientConfig]" = {"timeout": timedelta(seconds=_PATIENCE.request)}
 _RETRY: "Final[RetryConfig]" = {"max_retries": 0}
 
 
-def open_gcs(url: str) -> ObjectBackend:
+def open_gcs(url: str, patience: Patience) -> ObjectBackend:
     """Open a store in a bucket that exists."""
     parsed = parse(url)
     store = made(
         parsed.name,
         lambda: GCSStore(
-            parsed.bucket, prefix=parsed.prefix, client_options=_CLIENT, retry_config=_RETRY
+            parsed.bucket,
+            prefix=parsed.prefix,
+            client_options=_client(patience),
+            retry_config=_RETRY,
         ),
     )
-    return ObjectBackend(store, parsed.name, patience=_PATIENCE)
+    return ObjectBackend(store, parsed.name, patience=patience)
 
 
-def open_azure(url: str) -> ObjectBackend:
+def open_azure(url: str, patience: Patience) -> ObjectBackend:
     """Open a store in a container that exists."""
     parsed = parse(url, "account")
     config: AzureConfig = {}
@@ -49,8 +50,12 @@ def open_azure(url: str) -> ObjectBackend:
             parsed.bucket,
             prefix=parsed.prefix,
             config=config,
-            client_options=_CLIENT,
+            client_options=_client(patience),
             retry_config=_RETRY,
         ),
     )
-    return ObjectBackend(store, parsed.name, patience=_PATIENCE)
+    return ObjectBackend(store, parsed.name, patience=patience)
+
+
+def _client(patience: Patience) -> "ClientConfig":
+    return {"timeout": timedelta(seconds=patience.request)}

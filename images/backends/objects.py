@@ -21,9 +21,10 @@ from spotrun.images.backends.base import (
     joined,
     pieces,
 )
-from spotrun.images.backends.retry import ERRORS, Patience, tried
+from spotrun.images.backends.retry import ERRORS, tried
 from spotrun.images.backends.trouble import Verdict, explain, judge
 from spotrun.images.errors import StoreDenied, StoreFull, StoreUnavailable
+from spotrun.images.patience import Patience
 
 if TYPE_CHECKING:
     from obstore import PutMode, UpdateVersion

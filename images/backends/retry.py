@@ -1,27 +1,17 @@
 """The one place where requests to an object store are tried again."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final, TypeVar
 
 from obstore.exceptions import BaseError
 from tenacity import Retrying, retry_if_exception, stop_before_delay, wait_random_exponential
 
 from spotrun.images.backends.trouble import Verdict, judge
+from spotrun.images.patience import Patience
 
 T = TypeVar("T")
 ERRORS: Final = (BaseError, FileNotFoundError)
 """What obstore raises."""
-
-
-@dataclass(frozen=True, slots=True)
-class Patience:
-    """How long to wait for a store, in seconds."""
-
-    request: float = 60.0
-    """For the answer to one request; a pack of 32 MiB needs 4.5 Mbit/s."""
-    total: float = 120.0
-    """Until no other try is begun."""
 
 
 def tried(action: Callable[[], T], patience: Patience, renew: Callable[[], None] | None) -> T:

@@ -26,9 +26,9 @@ from botocore.exceptions import BotoCoreError
 from obstore.store import S3Store
 
 from spotrun.images.backends.objects import ObjectBackend, made
-from spotrun.images.backends.retry import Patience
 from spotrun.images.backends.url import StoreUrl, parse
 from spotrun.images.errors import StoreDenied, UsageError
+from spotrun.images.patience import USUAL, Patience
 
 if TYPE_CHECKING:
     from obstore.store import S3Config, S3Credential
@@ -104,7 +104,7 @@ def _with_bucket(endpoint: str, bucket: str) -> str:
     return parts._replace(netloc=f"{bucket}.{parts.netloc}").geturl()
 
 
-def open_s3(url: str, patience: Patience = Patience()) -> ObjectBackend:  # noqa: B008 # frozen
+def open_s3(url: str, patience: Patience = USUAL) -> ObjectBackend:
     """Open a store in a bucket that exists."""
     parsed = parse(url, *OPTIONS)
     credentials = Credentials(parsed.name, parsed.options.get("profile"))

@@ -237,7 +237,7 @@ def test_jobs_are_listed_although_their_engine_does_not_answer(
     cli: Cli, fake: FakeHost, running: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It may be stopped, and the jobs of the other one go on."""
-    _record(fake, "stored", place=jobs.Place.STORED)
+    _record(fake, "stored", place=jobs.Place.STORED, parent="20261201T100000Z-00000a")
 
     def silent() -> NoReturn:
         raise EngineError(engine="podman", reason="connection refused")

@@ -708,7 +708,7 @@ def test_notice_is_given_to_all_jobs_that_are_looked_after(
     run("-d")
     said = cli("notice", "--format=json")
     assert (said.status, said.envelope) == (0, _golden("notice"))
-    assert (here.host.paths.notices / JOB).read_text() == "by hand\n"
+    assert (here.host.paths.notices / JOB).read_text() == "spotrun notice\n"
     assert [it.name for it in here.host.paths.notices.iterdir()] == [JOB]
 
 
@@ -717,7 +717,7 @@ def test_notice_says_how_long_the_host_will_be_there(cli: Cli, run: Run, here: L
     run("-d")
     said = cli("notice", JOB, "--in", "2m30s")
     assert (said.status, said.out) == (0, f"{JOB}\n")
-    assert (here.host.paths.notices / JOB).read_text() == "150s by hand\n"
+    assert (here.host.paths.notices / JOB).read_text() == "150s spotrun notice\n"
 
 
 def test_job_that_comes_back_is_not_restarted(cli: Cli, run: Run, here: Living) -> None:
@@ -961,8 +961,17 @@ def test_notice_can_be_called_off(cli: Cli, run: Run, here: Living) -> None:
 def test_status_tells_of_the_notice_that_stands(cli: Cli, run: Run, here: Living) -> None:
     """There may be days until it is followed."""
     run("-d")
-    standing.write(here.host.paths, JOB, replace(_STANDING, leaving="by hand"))
-    assert cli("status").out.splitlines()[1].endswith("; a notice stands: by hand")
+    standing.write(here.host.paths, JOB, replace(_STANDING, leaving="spotrun notice"))
+    assert cli("status").out.splitlines()[1].endswith("; a notice stands: spotrun notice")
+
+
+def test_status_tells_that_a_snapshot_has_failed(cli: Cli, run: Run, here: Living) -> None:
+    """What was foretold from earlier ones may be worth nothing then."""
+    run("-d")
+    standing.write(here.host.paths, JOB, replace(_STANDING, failed=True))
+    log = here.host.paths.supervisor_log(JOB)
+    said = cli("status").out.splitlines()[1]
+    assert said.endswith(f"yes, 41 s; but the last one that was tried has failed: {log}")
 
 
 def test_attached_run_ends_when_its_supervisor_has(

@@ -10,7 +10,7 @@ from spotrun.images.backends import open_backend
 from spotrun.images.backends.base import Backend
 from spotrun.images.backends.memory import MemoryBackend
 from spotrun.images.backends.objects import ObjectBackend
-from spotrun.images.backends.retry import Patience
+from spotrun.images.patience import Patience
 from tests.contract import backend_suite
 from tests.contract.suites import behaviours
 from tests.fakes.seaweed import Bucket

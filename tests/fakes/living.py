@@ -23,6 +23,7 @@ from spotrun.images.care import Care
 from spotrun.images.errors import EngineError, NotHere
 from spotrun.images.manifest import Kind, Manifest
 from spotrun.images.opening import make_in, open_in
+from spotrun.images.patience import Patience
 from spotrun.images.process import Completed, SystemRunner
 from spotrun.images.runspec import RunSpec
 from spotrun.images.store import Store
@@ -312,10 +313,10 @@ def living(folder: Path, patch: pytest.MonkeyPatch, world: World) -> Iterator[Li
     clock = SteppingClock()
     host = Host(paths=paths, runner=runner, clock=clock, engine=engine, oci=oci, gpu=NoGpu())
     address = Address(f"s3://{folder}")
-    others: Callable[[str], Backend] = vars(opening)["open_backend"]  # another host's, maybe
+    others: Callable[..., Backend] = vars(opening)["open_backend"]  # another host's, maybe
 
-    def opened(url: str) -> Backend:
-        return network if url == address.url else others(url)
+    def opened(url: str, *patience: Patience) -> Backend:
+        return network if url == address.url else others(url, *patience)
 
     patch.setattr(opening, "open_backend", opened)
     patch.setattr("os.geteuid", lambda: 0)

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from spotrun.images.backends.base import Backend, ObjectChanged, ObjectExists, ObjectMissing
-from spotrun.images.backends.retry import Patience
 from spotrun.images.backends.s3 import open_s3
 from spotrun.images.errors import StoreDenied, StoreUnavailable
+from spotrun.images.patience import Patience
 from tests.fakes.seaweed import NAME, SECRET, USER, Bucket, Seaweed
 from tests.faults.s3_proxy import Fault, FaultyProxy
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from spotrun.images import durable
+from spotrun.images.errors import NoRoom
 
 
 def test_file_is_replaced(tmp_path: Path) -> None:
@@ -29,11 +30,11 @@ def test_file_is_for_its_owner_only_unless_asked_otherwise(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("call", ["fsync", "rename"])
-@pytest.mark.parametrize("error", [OSError(errno.ENOSPC, "disk full"), KeyboardInterrupt()])
+@pytest.mark.parametrize("error", [OSError(errno.EIO, "bad disk"), KeyboardInterrupt()])
 def test_failure_leaves_the_old_content(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str, error: BaseException
 ) -> None:
-    """A full disk or Ctrl-C before the rename leaves no trace of the new content."""
+    """A bad disk or Ctrl-C before the rename leaves no trace of the new content."""
 
     def fail(*_: object) -> None:
         raise error
@@ -85,3 +86,26 @@ def test_every_file_and_folder_of_a_tree_is_synced(
 
 def _opened(fd: int) -> Path:
     return Path(f"/proc/self/fd/{fd}").readlink()
+
+
+def test_full_disk_is_told_with_its_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The system's own words have none."""
+
+    def full(_: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(NoRoom, match=f"no room left in {tmp_path}"):
+        durable.write_atomic(tmp_path / "file", b"new")
+    assert not list(tmp_path.iterdir())
+
+
+def test_file_is_overwritten_within_its_own_blocks(tmp_path: Path) -> None:
+    """Where there is no room beside it; what does not fit leaves it as it was."""
+    file = tmp_path / "file"
+    file.write_bytes(b"the old and longer content")
+    durable.overwrite(file, b"new")
+    assert file.read_bytes() == b"new"
+    with pytest.raises(NoRoom):
+        durable.overwrite(file, b"n" * (1 << 20))
+    assert file.read_bytes() == b"new"

@@ -262,7 +262,7 @@ def test_changes_of_others_are_not_lost(
 ) -> None:
     """A change is tried again upon theirs, a few times."""
     backend = _Busy(times)
-    monkeypatch.setattr(opening, "open_backend", lambda _: backend)
+    monkeypatch.setattr(opening, "open_backend", lambda *_: backend)
     make_in(backend, _SECRETS[0])
     if done:
         add_key(Address("busy", files[0]), _SECRETS[1])

@@ -23,6 +23,25 @@ def test_first_error_is_the_cause(tmp_path: Path) -> None:
     assert criu.cause(tmp_path / "dump.log") == said
 
 
+@pytest.mark.parametrize(
+    ("what", "told"),
+    [
+        ("fsnotify: \tCan't dump that handle", "it watches files (inotify), "),
+        ("Unable to convert uid or gid", "a process of it is in a user namespace of its own: "),
+        ("Can't lookup mount=93 for fd=0 path=/null", "a process of it is in a mount namespace "),
+    ],
+)
+def test_words_of_criu_that_say_little_are_told_with_what_they_mean(
+    tmp_path: Path, what: str, told: str
+) -> None:
+    """Its own words are what there is to be looked for."""
+    (tmp_path / "dump.log").write_text(f"(00.1) Error (criu/some.c:1): {what}\n")
+    said = criu.cause(tmp_path / "dump.log")
+    assert said
+    assert said.startswith(told)
+    assert said.endswith(f": {what}")
+
+
 @pytest.mark.parametrize("text", ["", "(00.1) Dumping finished successfully\n", "Error without"])
 def test_log_without_an_error_has_no_cause(tmp_path: Path, text: str) -> None:
     """The caller has to say it in other words."""

@@ -2,11 +2,12 @@
 
 import os
 import signal
+import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from time import monotonic, sleep
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
@@ -141,6 +142,22 @@ def test_job_is_not_thawed_while_somebody_works_on_it(job: Living) -> None:
     _while_guarded(job, act)
 
 
+@pytest.mark.parametrize("gone", [False, True])
+def test_who_brings_a_job_up_meets_no_guard_that_has_nothing_to_thaw(
+    job: Living, monkeypatch: pytest.MonkeyPatch, *, gone: bool
+) -> None:
+    """What an earlier life of the job has left says that it was frozen."""
+    fence.mark(job.host.paths, JOB)
+    if gone:
+        job.engine.remove(JOB)
+
+    def hold(*_: object, **__: object) -> NoReturn:
+        raise AssertionError("it has the job's lock")
+
+    monkeypatch.setattr(locks, "hold", hold)
+    _while_guarded(job, lambda: until(lambda: not fence.marked(job.host.paths, JOB)))
+
+
 def test_job_that_its_user_has_paused_is_not_thawed(job: Living) -> None:
     """While it may run, the guard has nothing to do with it."""
 
@@ -272,16 +289,21 @@ def _told(folder: Path, line: str) -> int:
 
 @pytest.mark.parametrize(
     "crash",
-    [lambda: guard.CRASHED, lambda: os.kill(os.getpid(), signal.SIGKILL), lambda: 1 // 0],
-    ids=["said", "killed", "raised"],
+    [
+        lambda: guard.CRASHED,
+        lambda: os.kill(os.getpid(), signal.SIGKILL),
+        lambda: 1 // 0,
+        lambda: 120,
+    ],
+    ids=["said", "killed", "raised", "with another code"],
 )
 def test_supervisor_that_has_crashed_begins_again(
     job: Living, tmp_path: Path, crash: Callable[[], int]
 ) -> None:
     """After a pause, as often as it takes; its good end is the guard's."""
     begun = monotonic()
-    status = guard.guard(job.host, JOB, lambda: 7 if _told(tmp_path, "begun") == 3 else crash())
-    assert (status, len((tmp_path / "told").read_text().splitlines())) == (7, 3)
+    status = guard.guard(job.host, JOB, lambda: 85 if _told(tmp_path, "begun") == 3 else crash())
+    assert (status, len((tmp_path / "told").read_text().splitlines())) == (85, 3)
     assert monotonic() - begun >= 0.2
 
 
@@ -297,6 +319,25 @@ def test_supervisor_that_has_crashed_says_why(
 
     guard.guard(job.host, JOB, supervise)
     assert "this is why" in capfd.readouterr().err
+
+
+def test_supervisor_that_has_crashed_begins_again_where_its_log_is_full(
+    job: Living, tmp_path: Path
+) -> None:
+    """It cannot say why, and ends as one that has crashed all the same."""
+
+    def supervise() -> int:
+        if _told(tmp_path, "begun") == 1:
+            full = os.open("/dev/full", os.O_WRONLY)
+            os.dup2(full, 1)
+            os.dup2(full, 2)
+            sys.stdout = sys.stderr = open(2, "w", closefd=False)  # noqa: SIM115 # it dies with it
+            sys.stdout.write("what cannot be said")
+            raise ZeroDivisionError
+        return 0
+
+    assert guard.guard(job.host, JOB, supervise) == 0
+    assert len((tmp_path / "told").read_text().splitlines()) == 2
 
 
 def test_job_is_frozen_while_its_supervisor_is_not_there(
@@ -330,7 +371,7 @@ def _heeding(tmp_path: Path) -> int:
     signal.signal(signal.SIGTERM, lambda number, _: told.append(number))
     (tmp_path / "heeds").touch()
     until(lambda: told)
-    return 5
+    return 85
 
 
 def test_sigterm_is_passed_on_to_the_supervisor(job: Living, tmp_path: Path) -> None:
@@ -343,7 +384,7 @@ def test_sigterm_is_passed_on_to_the_supervisor(job: Living, tmp_path: Path) -> 
 
     with ThreadPoolExecutor(1) as beside:
         acted = beside.submit(act)
-        assert guard.guard(job.host, JOB, lambda: _heeding(tmp_path)) == 5
+        assert guard.guard(job.host, JOB, lambda: _heeding(tmp_path)) == 85
     acted.result()
     assert signal.signal(signal.SIGTERM, before) is signal.SIG_IGN
 
@@ -359,7 +400,7 @@ def test_sigterm_between_two_supervisors_is_not_lost(
     def supervise() -> int:
         if _told(tmp_path, "begun") == 1:
             return guard.CRASHED
-        return 5 if File(job.host.paths.notices / JOB).poll(0) else 6
+        return 85 if File(job.host.paths.notices / JOB).poll(0) else 0
 
     def act() -> None:
         until((tmp_path / "told").exists)
@@ -370,7 +411,7 @@ def test_sigterm_between_two_supervisors_is_not_lost(
         acted = beside.submit(act)
         status = guard.guard(job.host, JOB, supervise)
     acted.result()
-    assert (status, lost) == (5, [])
+    assert (status, lost) == (85, [])
 
 
 @pytest.mark.parametrize("spoilt", ["jobs", "supervisors", "fences", "no fence"])

@@ -1,20 +1,27 @@
 """What is saved of a job when its host goes is what there is time for, and it ends in any case."""
 
 from collections.abc import Callable
+from contextlib import nullcontext, suppress
+from pathlib import Path
 from threading import Thread
 from time import monotonic
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
 from spotrun.images import lease
-from spotrun.images.errors import LeaseLost, NotCapturable, OciError
+from spotrun.images.care import Care
+from spotrun.images.errors import JobUnsaved, LeaseLost, NoRoom, NotCapturable, OciError
 from spotrun.images.manifest import Kind, Manifest
-from spotrun.runtime import capture, fence, jobs, leaving, locks, transaction, unsent
+from spotrun.images.patience import Patience
+from spotrun.images.store import Store
+from spotrun.runtime import capture, fence, jobs, leaving, listing, locks, transaction, unsent
 from spotrun.runtime.captured import CaptureState
 from spotrun.runtime.forecast import Forecast
+from spotrun.runtime.host import Host
 from spotrun.runtime.jobs import Place
 from tests.fakes.living import JOB, Living, until
+from tests.fakes.partitions import Fate, Passage
 from tests.fakes.snapshots import NOW
 
 _TAKES = Forecast(seconds=40.0, files_seconds=4.0, basis=3)
@@ -78,12 +85,36 @@ def test_job_without_any_snapshot_is_saved_with_hope(here: Living) -> None:
     assert _newest(here).kind is Kind.FILES
 
 
-def test_job_that_could_not_be_saved_at_all_is_forgotten(here: Living) -> None:
-    """It begins anew wherever it is run next."""
-    here.begin(epoch=here.take().epoch)
+def test_job_that_could_not_be_saved_at_all_has_left_all_the_same(here: Living) -> None:
+    """It begins anew wherever it is run next, which its scheduler must know: 85."""
+    here.begin(epoch=here.take().epoch, care=Care())
     assert _leave(here, 5) is None
-    assert jobs.load(here.host.paths, JOB) is None
     assert here.engine.find(JOB) is None
+    assert jobs.has_left(here.host.paths, JOB)
+    assert isinstance(jobs.absent(here.host.paths, JOB), JobUnsaved)
+    assert listing.jobs_here(here.host, every=True) == []
+    jobs.refuse_stored(here.host.paths, JOB)
+
+
+@pytest.mark.parametrize("room", [True, False])
+def test_job_leaves_a_host_that_has_no_room_left(
+    here: Living, monkeypatch: pytest.MonkeyPatch, *, room: bool
+) -> None:
+    """Not even for the note that it has left, which goes where the old one was."""
+    here.begin(epoch=here.take().epoch)
+    made = here.save()
+
+    def full(path: Path, *_: object) -> NoReturn:
+        raise NoRoom(folder=path.parent)
+
+    monkeypatch.setattr(jobs, "write_json", full)
+    if not room:
+        monkeypatch.setattr(jobs, "overwrite", full)
+    with suppress(NoRoom) if not room else nullcontext():
+        leaving.drop(here.host, JOB)
+    assert here.engine.find(JOB) is None
+    if room:
+        assert (here.record.place, here.record.parent) == (Place.STORED, made.snapshot)
 
 
 def test_snapshot_that_failed_is_tried_again(job: Living) -> None:
@@ -158,9 +189,41 @@ def test_snapshot_that_the_store_does_not_take_stays_here(job: Living) -> None:
     assert _leave(job, 6, Forecast(1, 1, 1)) is None
     job.network.cut = False
     assert job.engine.find(JOB) is None
-    kept = unsent.records(job.host)
-    assert kept
+    (kept,) = unsent.records(job.host)
+    assert (job.record.place, job.record.parent) == (Place.STORED, kept.snapshot)
     assert transaction.entries(job.host) == []
+
+
+def test_store_that_does_not_answer_gets_its_share_of_the_time(
+    job: Living, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not minutes, as it would otherwise, in which the host goes with the job unsaved."""
+    patience: list[Patience] = []
+    opened = Host.store
+
+    def store(host: Host, *of: Any, **more: Any) -> Store:  # noqa: ANN401 # whatever it takes
+        patience.append(host.patience)
+        return opened(host, *of, **more)
+
+    monkeypatch.setattr(Host, "store", store)
+    assert _leave(job, 20)
+    assert patience[0] == Patience(patience[0].total, patience[0].total)
+    assert 4 < patience[0].total < 5.1
+    assert max(it.total for it in patience) <= 16
+
+
+def test_nothing_is_asked_of_a_store_that_does_not_answer_any_more(job: Living) -> None:
+    """Each question would cost as much time again."""
+    asked: list[int] = []
+
+    def silent() -> None:
+        asked.append(1)
+
+    with job.network.meanwhile(Passage(Fate.LOST, before=silent) for _ in range(100)):
+        assert _leave(job, 20, Forecast(1, 30, 1)) is None
+    assert len(asked) == 1
+    (kept,) = unsent.records(job.host)
+    assert kept.snapshot == job.record.parent
 
 
 def test_snapshot_that_the_store_does_not_take_is_kept_once(job: Living) -> None:

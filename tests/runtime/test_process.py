@@ -260,6 +260,11 @@ def test_spawned_process_adds_to_its_log(runner: SystemRunner, tmp_path: Path) -
     [
         ("out\n", "first\nlast\n\n  \n", "last"),
         ("one\ntwo\n", "\n", "two"),
+        (
+            "",
+            "tar: a: too long\ntar: Exiting with failure status due to previous errors\n",
+            "tar: a: too long",
+        ),
         ("", "", "it said nothing"),
     ],
 )

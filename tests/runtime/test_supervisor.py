@@ -201,6 +201,16 @@ def test_snapshot_that_failed_is_tried_again(
         assert job.here.runner.spawned == [_SAVE] * 3
 
 
+def test_snapshot_that_failed_is_told_of(job: _Supervised) -> None:
+    """As long as none was made since: what is foretold may be worth nothing."""
+    job.saves = [lambda: ended(125)]
+    with _Running(job):
+        until(lambda: job.said.failed)
+        job.say(job.notice(None, order=False))
+        _first(job)
+        until(lambda: not job.said.failed)
+
+
 def test_snapshots_never_overlap(job: _Supervised) -> None:
     """Whatever asks for one meanwhile."""
     job.saves = [hanging]
@@ -262,9 +272,9 @@ def test_grace_of_the_user_counts_where_nobody_says_how_long(job: _Supervised) -
 def test_notice_that_is_given_by_hand_is_followed(job: _Supervised) -> None:
     """By a file, as `spotrun notice` and an attached `run` do."""
     with _Running(job) as running:
-        file.give(job.here.host.paths.notices / JOB, 100, why="by hand")
+        file.give(job.here.host.paths.notices / JOB, 100, why="spotrun notice")
         assert running.status == ExitCode.PREEMPTED
-    assert job.events("stopped")[0].reason == "file: preempt by hand"
+    assert job.events("stopped")[0].reason == "spotrun notice"
 
 
 def test_notice_command_is_the_users(job: _Supervised) -> None:

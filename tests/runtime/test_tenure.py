@@ -251,7 +251,36 @@ def test_kept_snapshot_of_a_job_that_may_run_elsewhere_is_not_sent(here: Living)
     with pytest.raises(LeaseHeld):
         unsent.send(here.host, JOB, here.listener.progress)
     other.release()
-    _other(here).acquire()
+    assert here.elsewhere.committed(JOB) == []
+
+
+def test_kept_snapshot_counts_although_others_have_tried_to_go_on(here: Living) -> None:
+    """Nothing is newer: what they may have done is stored nowhere."""
+    here.begin(epoch=here.take().epoch)
+    kept = _keep(here)
+    tenure.give_up(here.host, JOB)
+    for _ in range(2):
+        other = _other(here)
+        other.acquire()
+        other.release()
+    unsent.send(here.host, JOB, here.listener.progress)
+    assert here.elsewhere.committed(JOB) == [kept.snapshot]
+    assert here.elsewhere.find(JOB, None).epoch == 4
+
+
+@pytest.mark.parametrize("ended", [None, 0])
+def test_kept_snapshot_is_none_of_a_job_that_was_begun_anew_or_has_ended(
+    here: Living, ended: int | None
+) -> None:
+    """Its life is over, though the other one has stored nothing."""
+    here.begin(epoch=here.take().epoch)
+    _keep(here)
+    tenure.give_up(here.host, JOB)
+    other = _other(here)
+    other.acquire()
+    if ended is None:
+        other.begin_anew()
+    other.release(ended=ended)
     with pytest.raises(LeaseLost, match="the job has gone on since on host-b"):
         unsent.send(here.host, JOB, here.listener.progress)
     assert here.elsewhere.committed(JOB) == []

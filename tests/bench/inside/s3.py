@@ -20,10 +20,10 @@ from botocore.config import Config
 from obstore.store import S3Store
 
 from spotrun.images.backends.objects import ObjectBackend
-from spotrun.images.backends.retry import Patience
 from spotrun.images.backends.s3 import OPTIONS, Credentials, config
 from spotrun.images.backends.url import parse
 from spotrun.images.pack import FRAME_BYTES, PACK_BYTES
+from spotrun.images.patience import Patience
 from tests.bench.inside.told import tell
 
 _BUCKET: Final = "bench"

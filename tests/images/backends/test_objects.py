@@ -15,9 +15,9 @@ from obstore.exceptions import (
 from obstore.store import LocalStore, MemoryStore
 
 from spotrun.images.backends.objects import ObjectBackend
-from spotrun.images.backends.retry import Patience
 from spotrun.images.backends.trouble import Verdict, explain, judge
 from spotrun.images.errors import StoreUnavailable
+from spotrun.images.patience import Patience
 
 
 def _answer(status: int, code: str = "") -> str:

@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 from spotrun.images.backends import open_backend
-from spotrun.images.backends.retry import Patience
 from spotrun.images.backends.s3 import OPTIONS, config, open_s3
 from spotrun.images.backends.url import parse
 from spotrun.images.errors import StoreDenied, StoreUnavailable, UsageError
+from spotrun.images.patience import Patience
 from tests.fakes.seaweed import SECRET, USER, Bucket
 
 
