@@ -33,9 +33,9 @@ def write(
     epoch: int,
     **details: Any,  # noqa: ANN401 # those of an event
 ) -> None:
-    """Add an event; a store that does not take it has other troubles."""
+    """Add an event, of now unless told when; a store that does not take it has other troubles."""
     now = host.clock.now().isoformat(timespec="milliseconds")
-    event = Event(at=now, host=platform.node(), epoch=epoch, kind=kind, **details)
+    event = Event(host=platform.node(), epoch=epoch, kind=kind, **{"at": now, **details})
     with suppress(SpotrunError):
         ledger.record(host.store(store), job, event)
 
@@ -74,6 +74,7 @@ def snapshot(host: Host, manifest: Manifest, store: Address) -> None:
         store,
         "snapshot",
         epoch=manifest.epoch,
+        at=manifest.created,
         snapshot=manifest.snapshot,
         seconds=sum(it.seconds for it in manifest.phases),
         frozen_seconds=frozen(manifest) if manifest.left_running else 0.0,

@@ -67,7 +67,7 @@ _STEP: Final = 0.2
 _SILENT: Final = 2.0
 """Seconds before an engine that did not answer is asked again."""
 _HURRY: Final = 5.0
-"""Seconds for which a store is waited for, by the way, once the host is about to go."""
+"""Seconds for which a store is waited for, at most, by the way, once the host is about to go."""
 _FIRST: Final = 10.0
 """Seconds after the start of a job until its first snapshot, which takes the image along, too."""
 
@@ -308,9 +308,10 @@ class Supervisor:
 
     def _leave(self, notice: Notice) -> int:
         """Save the job and let it go."""
-        deadline = monotonic() + self._left(notice)
+        left = self._left(notice)
+        deadline = monotonic() + left
         self._leaving[_key(notice)] = deadline, notice
-        whole, self._host = self._host, self._host.hurried(_HURRY)
+        whole, self._host = self._host, self._host.hurried(min(_HURRY, left / 4))
         self._saving.stop(self._observer, self._host)
         foretold = self._past.foretell(self._watched)
         self._observer.note(f"leaving: {forecast.sentence(foretold, deadline - monotonic())}")

@@ -16,7 +16,7 @@ from spotrun.images.lease import Lease
 from spotrun.images.manifest import Manifest
 from spotrun.images.pushing import Push
 from spotrun.images.store import Store, Tell, new_hold
-from spotrun.runtime import locks, scratch, tenure
+from spotrun.runtime import chronicle, locks, scratch, tenure
 from spotrun.runtime.host import Host
 
 
@@ -99,6 +99,8 @@ def _send(host: Host, record: Record, tell: Tell) -> bool:
             _send_image(host, target, push, manifest, tell)
             with tenure.lent(host, manifest, record.store) as held:
                 _store(push, folder, manifest, tell, held)
+        if manifest.care:
+            chronicle.snapshot(host, manifest, record.store)
     _forget(host, record)
     return lease.read(target, record.job) is not None
 

@@ -27,6 +27,10 @@ from tests.lab.images import name
 pytestmark = pytest.mark.lab
 
 _SLOW = ("rate", "20mbit", "burst", "64kb", "latency", "1s")
+_FILL = """
+dd if=/dev/zero of=/var/lib/spotrun/filler bs=4k
+while echo full >>/var/lib/spotrun/train-supervisor.log; do :; done
+"""
 _RESTLESS = """
 import os, time
 while True:
@@ -185,6 +189,22 @@ def test_last_good_snapshot_counts_when_there_is_no_time(hosts: Hosts) -> None:
         spot.run(b)
         (told,) = [it for it in history(b, store) if it["rung"] == "live"]
         assert told["snapshot"] == before[0]
+
+
+def test_job_leaves_a_host_whose_disk_is_full(hosts: Hosts) -> None:
+    """Where nothing can be written, not even in a log: 85, and it goes on elsewhere, once."""
+    a, b = hosts(2)
+    with served(b, a) as store:
+        a.run(["mount", "-t", "tmpfs", "-o", "size=300m,mode=700", "tmpfs", "/var/lib/spotrun"])
+        spot = Spot(store, "busybox", COUNT, "--every=2s")
+        running = spot.attached(a)
+        until(lambda: snapshots(a, store))
+        a.run(["sh", "-c", _FILL], check=False)
+        a.run(["spotrun", "notice", "--in=15s", "train"])
+        running.communicate(timeout=40)
+        assert running.returncode == 85
+        assert a.run(["podman", "ps", "--quiet"]).stdout == ""
+        assert "goes on from" in spot.run(b).stderr
 
 
 def test_files_are_stored_where_there_is_no_time_for_memory(hosts: Hosts) -> None:

@@ -6,8 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from spotrun.images import lease
+from spotrun.images import lease, ledger
 from spotrun.images.address import Address
+from spotrun.images.care import Care
 from spotrun.images.errors import LeaseHeld, LeaseLost, StoreUnavailable, Unsent, UsageError
 from spotrun.images.lease import Lease
 from spotrun.images.manifest import Kind, Manifest
@@ -266,6 +267,15 @@ def test_kept_snapshot_counts_although_others_have_tried_to_go_on(here: Living) 
     unsent.send(here.host, JOB, here.listener.progress)
     assert here.elsewhere.committed(JOB) == [kept.snapshot]
     assert here.elsewhere.find(JOB, None).epoch == 4
+
+
+def test_history_has_a_snapshot_that_was_sent_late(here: Living) -> None:
+    """When it was made: it is what has been done by then that need not be done again."""
+    here.begin(epoch=here.take().epoch, care=Care())
+    kept = _keep(here)
+    unsent.send(here.host, JOB, here.listener.progress)
+    (told,) = ledger.events(here.elsewhere, JOB)
+    assert (told.kind, told.snapshot, told.at) == ("snapshot", kept.snapshot, kept.created)
 
 
 @pytest.mark.parametrize("ended", [None, 0])
