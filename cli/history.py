@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, TypeVar
 
 import click
@@ -25,17 +26,21 @@ def price_option(function: _F) -> _F:
     add = click.option(
         "--price",
         metavar="USD_PER_HOUR",
-        type=click.FloatRange(min=0),
-        callback=_finite,
+        callback=_price,
         help="of a host: also tell what its hours cost, and those of work that was not lost",
     )
     return add(function)
 
 
-def _finite(ctx: click.Context, param: click.Parameter, value: float | None) -> float | None:  # noqa: ARG001 # click's signature
-    if value is not None and not math.isfinite(value):
-        raise click.BadParameter(f"{value} is not a price")
-    return value
+def _price(ctx: click.Context, param: click.Parameter, value: str | None) -> float | None:  # noqa: ARG001 # click's signature
+    """Read a number that is none below 0."""
+    if value is None:
+        return None
+    with suppress(ValueError):
+        price = float(value)
+        if math.isfinite(price) and price >= 0:
+            return price
+    raise click.BadParameter(f"{value!r} is not a price like 3.06")
 
 
 def found(host: Host, job: str, store: Address | None) -> History:

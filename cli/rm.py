@@ -2,9 +2,10 @@
 
 import click
 
-from spotrun.cli.common import format_option, open_host
+from spotrun.cli.common import format_option, open_host, store_option
 from spotrun.cli.completion import job_names
 from spotrun.cli.result import Result
+from spotrun.images.address import Address
 from spotrun.images.errors import JobNotFound, SpotrunError
 from spotrun.runtime import commands
 
@@ -19,16 +20,27 @@ from spotrun.runtime import commands
 )
 @click.option("-v", "--volumes", is_flag=True, help="with their anonymous volumes")
 @click.option("--snapshots", is_flag=True, help="with all their snapshots in their store")
+@store_option
 @format_option
-def command(names: tuple[str, ...], *, force: bool, volumes: bool, snapshots: bool) -> Result:
-    """Remove each JOB from this host; its snapshots stay where they are."""
+def command(
+    names: tuple[str, ...],
+    *,
+    force: bool,
+    volumes: bool,
+    snapshots: bool,
+    store: Address | None,
+) -> Result:
+    """Remove each JOB from this host; its snapshots stay where they are.
+
+    With --snapshots and --store also what is left of a job that this host does not know.
+    """
     host, removed = open_host(), []
     errors: list[SpotrunError] = []
     given = {"--force": force, "--volumes": volumes}
     options = [option for option, on in given.items() if on]
     for name in names:
         try:
-            commands.remove(host, name, options, snapshots=snapshots)
+            commands.remove(host, name, options, snapshots=snapshots, elsewhere=store)
         except SpotrunError as error:  # the others can still be removed
             if not force or type(error) is not JobNotFound:
                 errors.append(error)

@@ -11,7 +11,9 @@ from itertools import groupby
 from typing import Final
 
 from spotrun.images import lease, ledger
+from spotrun.images.address import Address
 from spotrun.images.errors import EngineError, ExitCode, SnapshotsInUse, Unsettled, UsageError
+from spotrun.images.store import Store
 from spotrun.runtime import afresh, jobs, locks, saving, supervising, tenure, transaction, unsent
 from spotrun.runtime.engine import Container
 from spotrun.runtime.host import Host
@@ -108,26 +110,36 @@ def _exit_code(host: Host, waited: Container) -> int:
     return ExitCode.PREEMPTED if jobs.has_left(host.paths, job) else status
 
 
-def remove(host: Host, job: str, options: Sequence[str], *, snapshots: bool) -> None:
+def remove(
+    host: Host,
+    job: str,
+    options: Sequence[str],
+    *,
+    snapshots: bool,
+    elsewhere: Address | None = None,
+) -> None:
     """Remove a job's container with these options, and forget the job.
 
-    Its snapshots stay, unless they are to go too.
+    Its snapshots stay, unless they are to go too. Those of a job that this host does not know are
+    `elsewhere`.
     """
     host = host.of(job)
     found = host.container(job)
     ours = found if found and found.job else None
     name = str(ours.job) if ours else job
     record = jobs.load(host.paths, name)
-    if not ours and not record:
+    address = record.store if record else elsewhere
+    known = ours or record or (snapshots and address and _has_any(host.store(address), name))
+    if not known:
         raise jobs.absent(host.paths, name)
     if snapshots and record and record.place is Place.MOVED:
         raise jobs.absent(host.paths, name)  # where it runs, it may need them
     if snapshots and _FORCE not in options:
-        _refuse_another_holder(host, name)
+        _refuse_another_holder(host, name, address)
     with _undisturbed(host, "rm", [name], Need.HELD):
         if ours:
             host.engine.command(["rm", *options, ours.id], silent=True)
-        store = host.store(record.store if record else None) if snapshots else None
+        store = host.store(address) if snapshots else None
         if store:
             unsent.drop(host, name)
             store.remove(name, *(snapshot for _, snapshot in store.ids(name)))
@@ -137,10 +149,14 @@ def remove(host: Host, job: str, options: Sequence[str], *, snapshots: bool) -> 
         ledger.forget(store, name)
 
 
-def _refuse_another_holder(host: Host, job: str) -> None:
+def _has_any(store: Store, job: str) -> bool:
+    """Tell whether a store has anything of a job."""
+    return bool(store.ids(job)) or job in ledger.jobs(store)
+
+
+def _refuse_another_holder(host: Host, job: str, address: Address | None) -> None:
     """Raise SnapshotsInUse if another host has the job's lease, alive or not."""
-    record, noted = jobs.load(host.paths, job), tenure.of(host.paths, job)
-    leased = lease.read(host.store(record.store if record else None), job)
+    noted, leased = tenure.of(host.paths, job), lease.read(host.store(address), job)
     if leased and leased.held and (noted is None or noted.holder != leased.holder):
         raise SnapshotsInUse(job=job, host=leased.host)
 

@@ -302,6 +302,19 @@ def test_removed_job_takes_its_snapshots_along_on_request(cli: Cli, fake: FakeHo
     assert not path.exists()
 
 
+def test_what_is_left_of_a_job_that_was_removed_is_removed_where_it_is(
+    cli: Cli, fake: FakeHost
+) -> None:
+    """Its host does not know any more where that was."""
+    store = fake.host.store()
+    other, _ = publish(store, job="other"), publish(store, job="gone")
+    words = ("rm", "--snapshots", f"--store={fake.host.own_store.url}")
+    assert cli("rm", "--snapshots", "gone").status == 125
+    assert cli(*words, "gone").status == 0
+    assert store.ids() == [("other", other.snapshot)]
+    assert cli(*words, "gone").status == 125
+
+
 @pytest.mark.usefixtures("elsewhere")
 def test_snapshots_of_a_job_that_runs_elsewhere_are_not_removed(cli: Cli, fake: FakeHost) -> None:
     """They may be all that it can be restored from; to forget the job is no harm."""
