@@ -126,6 +126,7 @@ class _Launch:
         job = self._wish.job
         if came.rung == "live":
             self._told.note(f"job {job!r} goes on from {came.snapshot}")
+            self._say_if_other()
         elif came.rung == "files":
             self._told.note(f"job {job!r} starts again with the files of {came.snapshot}")
         elif came.rung is None and came.exit_code is None:
@@ -164,11 +165,12 @@ class _Launch:
             left = jobs.has_left(host.paths, job)
             return ExitCode.PREEMPTED if left else status
         found = host.container(job)
-        with self._company():
-            if found:
-                for line in host.engine.logs(found.id, follow=True, part=Excerpt(since=begun)):
-                    self._told.log(line)
+        if found is None:
             return commands.wait(host, [job])[0]
+        with self._company():
+            for line in host.engine.logs(found.id, follow=True, part=Excerpt(since=begun)):
+                self._told.log(line)
+            return commands.exit_code(host, found)
 
     def _interrupt(self) -> None:
         self._host.of(self._wish.job).engine.command(

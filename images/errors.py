@@ -104,7 +104,10 @@ class JobNotFound(Refused):
     """No container and no snapshot of that name."""
 
     template = "no job named {job!r} on this host"
-    hint = "`spotrun ps` lists the jobs; those of other hosts are known to their store (--store)"
+    hint = (
+        "`spotrun ps` lists the jobs; `spotrun history JOB --store PLACE` tells of those that a"
+        " store knows"
+    )
 
 
 class JobStored(JobNotFound):
@@ -176,7 +179,7 @@ class SnapshotNotFound(Refused):
     """The store has no such snapshot."""
 
     template = "no snapshot {which} in {store}"
-    hint = "`spotrun snapshots` lists them"
+    hint = "`spotrun snapshots` lists them, with --store those of another store"
 
 
 class SnapshotDamaged(Refused):

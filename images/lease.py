@@ -162,6 +162,8 @@ class Lease:
         """Take it, or raise LeaseHeld; False: another one was faster, or we were unheard."""
         started = self._now()
         found = _read(self._store, self._job)
+        if found is None and self._seen[0]:  # it was there: maybe the store has gone
+            self._store.require()
         old = found[0] if found else Record()
         if old.held and old.holder not in {self.holder, dead}:
             self._wait_for(old)

@@ -101,7 +101,7 @@ def come(host: Host, wish: Wish, begin: Callable[[int], int], observer: Observer
 
 
 def _brought_up(host: Host, wish: Wish, begin: Callable[[int], int], observer: Observer) -> Came:
-    store = host.store(wish.store, make=True)
+    store = host.store(wish.store, make=not _was_used(host, wish))
     stopped = fence.left(host.paths, wish.job) <= 0
     if stopped:
         _halt(host.of(wish.job), wish.job)
@@ -122,6 +122,12 @@ def _brought_up(host: Host, wish: Wish, begin: Callable[[int], int], observer: O
             return _Climb(host, wish, store, taken, observer).climb(begin)
     except HasEnded:
         return Came(None, exit_code=ExitCode.OK)
+
+
+def _was_used(host: Host, wish: Wish) -> bool:
+    """Tell whether the job has left something in its store: there must be one, or it is away."""
+    record = jobs.load(host.paths, wish.job)
+    return record is not None and record.store == wish.store and record.parent is not None
 
 
 def _is_here_soon(host: Host, job: str) -> bool:

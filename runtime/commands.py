@@ -7,6 +7,7 @@ when somebody else holds it. What a supervisor is at by itself gives way to them
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
+from datetime import datetime
 from itertools import groupby
 from typing import Final
 
@@ -97,17 +98,19 @@ def containers(host: Host, engine: str, records: Sequence[Job]) -> list[Containe
 def wait(host: Host, names: Sequence[str]) -> list[int]:
     """Wait until jobs have ended, and return their exit codes: 85 for one that left this host."""
     found = [None if jobs.has_left(host.paths, it) else container(host, it) for it in names]
-    return [_exit_code(*it) if it else int(ExitCode.PREEMPTED) for it in found]
+    return [exit_code(*it) if it else int(ExitCode.PREEMPTED) for it in found]
 
 
-def _exit_code(host: Host, waited: Container) -> int:
-    job, status = str(waited.job), 0
+def exit_code(host: Host, waited: Container) -> int:
+    """Wait until a job's container has ended, and return its exit code: 85 if the job has left."""
+    job = str(waited.job)
     try:
-        status = host.engine.wait(waited.id)
-    except EngineError:  # it may have gone with its job
-        if not jobs.has_left(host.paths, job):
+        status: int | None = host.engine.wait(waited.id)
+    except EngineError:  # it has gone, with --rm or with its job
+        status = host.engine.last_exit(job, datetime.fromisoformat(waited.created))
+        if status is None and not jobs.has_left(host.paths, job):
             raise
-    return ExitCode.PREEMPTED if jobs.has_left(host.paths, job) else status
+    return ExitCode.PREEMPTED if status is None or jobs.has_left(host.paths, job) else status
 
 
 def remove(

@@ -131,6 +131,8 @@ def absent(paths: Paths, name: str) -> JobNotFound:
         if record.care:  # it may have gone on elsewhere since
             verb, command = "left this host,", f"spotrun run --job {name} …"
         part = ", its files only" if record.files_only else ""
+        if (paths.unsent / f"{record.parent}.json").exists():
+            part += ", which only this host has until `spotrun push` sends it"
         return JobStored(job=name, verb=verb, snapshot=record.parent, part=part, command=command)
     return JobNotFound(job=name)
 

@@ -24,6 +24,8 @@ _SOON: Final = 10.0
 """Seconds within which a store that is to take a last snapshot answers, at most."""
 _SHARE: Final = 0.8
 """Of the time that is left, for which the store is waited for: then the snapshot is kept here."""
+_LAST: Final = 3.0
+"""Seconds before the deadline in which nothing is begun any more."""
 _TRIES: Final = 5
 _AGAIN: Final = 1.0
 """Seconds before the same is tried again."""
@@ -71,9 +73,7 @@ def leave(
                 observer.note(str(error))
                 kept = Kept(str(error.fields["snapshot"]), kind)
                 unsent.drop(host, job, but=kept.snapshot)
-                if not _answers(host, job, deadline - foretold.files_seconds):
-                    break
-                trouble = ""
+                break
             except (SpotrunError, OSError) as error:  # it may pass
                 observer.note(str(error))
                 sleep(_AGAIN)
@@ -83,32 +83,34 @@ def leave(
     now = host.clock.now()
     with locks.hold(host.paths.locks, job, "leave", now, wait=True):
         drop(host, job, kept=kept)
+    if kept:
+        _send(host, job, kept, deadline, observer)
     return None
+
+
+def _send(host: Host, job: str, kept: Kept, deadline: float, observer: Observer) -> None:
+    """Send what is kept here, should its store answer in time; the job has ended."""
+    while monotonic() < deadline - _LAST:
+        if not _trouble(host, job, deadline):
+            try:
+                unsent.send(host.hurried(deadline - monotonic()), kept.snapshot, None)
+            except SpotrunError as error:
+                observer.note(str(error))
+            else:
+                return
+        sleep(_AGAIN)
 
 
 def _trouble(host: Host, job: str, deadline: float) -> str:
     """Return why the job's store cannot be used, if it does not answer soon."""
-    left = deadline - monotonic()
-    return _asked(host.hurried(min(_SOON, left / 4)), job)
-
-
-def _asked(host: Host, job: str) -> str:
     record = jobs.load(host.paths, job)
+    host = host.hurried(min(_SOON, (deadline - monotonic()) / 4))
     try:
         if record:
             lease.read(host.store(record.store), job)
     except SpotrunError as error:
         return str(error)
     return ""
-
-
-def _answers(host: Host, job: str, end: float) -> bool:
-    """Wait until the job's store can be reached again; False: not by then."""
-    while monotonic() < end:
-        if not _trouble(host, job, end):
-            return True
-        sleep(_AGAIN)
-    return False
 
 
 def _unpause(host: Host, job: str) -> None:

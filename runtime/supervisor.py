@@ -29,6 +29,7 @@ from spotrun.images.errors import (
     NoRoom,
     NotHere,
     SpotrunError,
+    StoreMissing,
     StoreUnavailable,
 )
 from spotrun.images.manifest import Manifest
@@ -66,7 +67,7 @@ _RETRY: Final = 60.0
 _STEP: Final = 0.2
 _SILENT: Final = 2.0
 """Seconds before an engine that did not answer is asked again."""
-_HURRY: Final = 5.0
+_HURRY: Final = 2.0
 """Seconds for which a store is waited for, at most, by the way, once the host is about to go."""
 _FIRST: Final = 10.0
 """Seconds after the start of a job until its first snapshot, which takes the image along, too."""
@@ -107,9 +108,10 @@ def supervise(host: Host, job: str, heard: Signals, observer: Observer) -> int:
         held = tenure.joined(host, job, noted.store)
     except LeaseLost as error:
         return supervisor.shut_out(error)
-    except StoreUnavailable as error:  # the guard sees to it that the job is frozen in time
+    except (StoreUnavailable, StoreMissing) as error:
         observer.note(str(error))
-        return CRASHED
+        # The guard sees to it that the job is frozen in time; one that has gone needs nobody.
+        return CRASHED if jobs.load(host.paths, job) else ExitCode.OK
     if held is None:
         return ExitCode.OK
     with Heart(host, job, held, lambda error: happenings.put(Lost(error))):
@@ -224,7 +226,10 @@ class Supervisor:
         """Let others have the lease."""
         try:
             tenure.give_up(self._host, self._job, ended=ended)
-        except StoreUnavailable as error:  # then they wait until they know that we are gone
+        except (
+            StoreUnavailable,
+            StoreMissing,
+        ) as error:  # then they wait until they know that we are gone
             self._observer.note(str(error))
         return ExitCode.OK
 

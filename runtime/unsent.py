@@ -39,7 +39,7 @@ def keep(host: Host, staged: Path, manifest: Manifest, store: Address, reason: s
     raise Unsent(job=manifest.job, snapshot=manifest.snapshot, reason=reason)
 
 
-def send(host: Host, which: str | None, tell: Tell) -> list[Record]:
+def send(host: Host, which: str | None, tell: Tell | None) -> list[Record]:
     """Send what is kept: all of it, or that of one job or snapshot.
 
     Of a job that has a lease the newest is sent, and those before it are given up: each would have
@@ -63,7 +63,7 @@ def send(host: Host, which: str | None, tell: Tell) -> list[Record]:
     return found
 
 
-def _send_held(host: Host, record: Record, tell: Tell) -> bool:
+def _send_held(host: Host, record: Record, tell: Tell | None) -> bool:
     """Send one, and tell whether its job has a lease."""
     with locks.hold(host.paths.locks, record.job, "push", host.clock.now(), wait=False):
         return _send(host, record, tell)
@@ -87,7 +87,7 @@ def _forget(host: Host, record: Record) -> None:
     (host.paths.unsent / f"{record.snapshot}.json").unlink(missing_ok=True)
 
 
-def _send(host: Host, record: Record, tell: Tell) -> bool:
+def _send(host: Host, record: Record, tell: Tell | None) -> bool:
     own, target = host.store(), host.store(record.store)
     if not target.has(record.job, record.snapshot):
         manifest = own.load(record.job, record.snapshot)
@@ -118,7 +118,9 @@ def _store(
     push.end()
 
 
-def _send_image(host: Host, target: Store, push: Push, manifest: Manifest, tell: Tell) -> None:
+def _send_image(
+    host: Host, target: Store, push: Push, manifest: Manifest, tell: Tell | None
+) -> None:
     """Send an image that no registry has, if this host still has it."""
     image = manifest.image
     if image.digest or push.image(image) or host.engine.image(image.id) is None:

@@ -46,7 +46,7 @@ def test_same_command_goes_on_elsewhere_after_a_notice(hosts: Hosts, engine: Eng
     a, b = hosts(2, images=("torch",), engine=engine)
     start(a, "still", "torch", *_TRAIN)
     with served(a, b) as store, cloud(a, "aws") as announce:
-        spot = Spot(store, "torch", _TRAIN, "--every=4s")
+        spot = Spot(store, "torch", _TRAIN, "--every=4s", "--rm")
         first = spot.attached(a)
         until(lambda: len(snapshots(a, store)) > 1, seconds=120)
         announce("60")

@@ -93,6 +93,16 @@ def test_lease_goes_from_one_to_the_next(backend: Backend, time: _Time) -> None:
     assert (found.host, found.holder, found.held) == ("host-b", second.holder, True)
 
 
+def test_lease_that_vanishes_with_its_store_is_not_taken(backend: Backend, time: _Time) -> None:
+    """Who waits for it sees an empty folder where the file system was: its holder runs the job."""
+    first, second = (_lease(backend, f"host-{it}", time) for it in "ab")
+    first.acquire()
+    _refused(second)
+    backend.delete([f"{PREFIX}{_JOB}"])
+    with pytest.raises(StoreUnavailable, match="has gone"):
+        second.acquire()
+
+
 def test_lease_of_a_silent_host_is_taken(backend: Backend, time: _Time) -> None:
     """When who wants it has waited for longer than a holder with a slow clock would run."""
     first, second = (_lease(backend, f"host-{it}", time) for it in "ab")

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from spotrun.images import lease, ledger
+from spotrun.images import lease, ledger, opening
 from spotrun.images.address import Address
 from spotrun.images.care import Care
 from spotrun.images.errors import (
@@ -16,6 +16,7 @@ from spotrun.images.errors import (
     LeaseHeld,
     RestoreFailed,
     SpotrunError,
+    StoreMissing,
     StoreUnavailable,
     Unsent,
     UsageError,
@@ -437,6 +438,21 @@ def test_snapshot_that_was_kept_here_is_sent_and_gone_on_from(home: Living) -> N
     tenure.give_up(home.host, JOB)
     assert _come(home)[0] == Came("live", snapshot=kept.snapshot)
     assert unsent.records(home.host) == []
+
+
+def test_store_that_is_away_is_not_made_anew(home: Living) -> None:
+    """Its file system is not mounted, most likely: the job would begin anew."""
+    home.begin(epoch=home.take().epoch)
+    made = home.save(leave_running=False)
+    tenure.give_up(home.host, JOB)
+    there = {it.key: home.world.store.get(it.key) for it in home.world.store.list("")}
+    home.world.store.delete(list(there))
+    vars(opening)["_opened"].cache_clear()
+    with pytest.raises(StoreMissing):
+        _come(home)
+    for key, raw in there.items():
+        home.world.store.create(key, raw)
+    assert _come(home)[0] == Came("live", snapshot=made.snapshot)
 
 
 def test_failure_to_begin_is_the_callers(home: Living) -> None:

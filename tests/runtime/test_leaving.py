@@ -212,8 +212,11 @@ def test_store_that_does_not_answer_gets_its_share_of_the_time(
     assert max(it.total for it in patience) <= 16
 
 
-def test_nothing_is_asked_of_a_store_that_does_not_answer_any_more(job: Living) -> None:
-    """Each question would cost as much time again."""
+def test_nothing_is_asked_of_a_store_that_does_not_answer_any_more(
+    job: Living, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each question would cost as much time again, until the job is ended."""
+    monkeypatch.setattr(leaving, "_LAST", 100.0)
     asked: list[int] = []
 
     def silent() -> None:
@@ -281,21 +284,27 @@ def test_nothing_is_left_of_what_was_tried(
     assert list(job.host.paths.memory.iterdir()) == []
 
 
-def test_snapshot_that_is_kept_here_stays_until_a_better_one_is_stored(
-    job: Living, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A store that can be read again need not take anything."""
-    monkeypatch.setattr(leaving, "_answers", lambda *_: True)
+def test_snapshot_that_is_kept_here_is_sent_if_its_store_answers_in_time(job: Living) -> None:
+    """The job has ended by then: what it would do meanwhile would be lost."""
+
+    def answer() -> None:
+        until(lambda: job.engine.find(JOB) is None)
+        job.network.cut = False
+
     job.network.cut = True
-    assert _leave(job, 6, Forecast(1, 1, 1)) is None
-    job.network.cut = False
-    assert unsent.records(job.host)
+    beside = Thread(target=answer)
+    beside.start()
+    assert _leave(job, 20, Forecast(1, 1, 1)) is None
+    beside.join()
+    assert unsent.records(job.host) == []
+    assert _newest(job).snapshot == job.record.parent
 
 
 def test_last_snapshot_is_kept_here_if_its_store_is_full(
     job: Living, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Another than the last is refused beforehand."""
+    monkeypatch.setattr(leaving, "_LAST", 100.0)
     monkeypatch.setattr(type(job.host.store(job.address).backend), "free", lambda _: 1)
     with pytest.raises(NotCapturable, match="must be"):
         capture.checkpoint(job.host, JOB, leave_running=True, store=None, observer=job.listener)
