@@ -105,12 +105,15 @@ def exit_code(host: Host, waited: Container) -> int:
     """Wait until a job's container has ended, and return its exit code: 85 if the job has left."""
     job = str(waited.job)
     try:
-        status: int | None = host.engine.wait(waited.id)
+        status = host.engine.wait(waited.id)
     except EngineError:  # it has gone, with --rm or with its job
-        status = host.engine.last_exit(job, datetime.fromisoformat(waited.created))
-        if status is None and not jobs.has_left(host.paths, job):
+        if jobs.has_left(host.paths, job):
+            return ExitCode.PREEMPTED
+        told = host.engine.last_exit(job, datetime.fromisoformat(waited.created))
+        if told is None:
             raise
-    return ExitCode.PREEMPTED if status is None or jobs.has_left(host.paths, job) else status
+        status = told
+    return ExitCode.PREEMPTED if jobs.has_left(host.paths, job) else status
 
 
 def remove(

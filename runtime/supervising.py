@@ -185,7 +185,7 @@ def upheld(host: Host, job: str) -> AbstractContextManager[None]:
     """See to it that a job has a supervisor, should that be killed, as long as this lasts."""
 
     def look() -> None:
-        with suppress(SpotrunError):  # at the next look it may do
+        with suppress(SpotrunError, OSError):  # at the next look it may do
             if is_left_alone(host, job):
                 begin(host, job)
 

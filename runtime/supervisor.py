@@ -111,7 +111,7 @@ def supervise(host: Host, job: str, heard: Signals, observer: Observer) -> int:
     except (StoreUnavailable, StoreMissing) as error:
         observer.note(str(error))
         # The guard sees to it that the job is frozen in time; one that has gone needs nobody.
-        return CRASHED if jobs.load(host.paths, job) else ExitCode.OK
+        return CRASHED if _is_wanted(host, job) else ExitCode.OK
     if held is None:
         return ExitCode.OK
     with Heart(host, job, held, lambda error: happenings.put(Lost(error))):
@@ -125,6 +125,14 @@ def supervise(host: Host, job: str, heard: Signals, observer: Observer) -> int:
         begins.bar()
     observer.note("nobody has brought the job up")
     return supervisor.give_up(ended=noted.ended)
+
+
+def _is_wanted(host: Host, job: str) -> bool:
+    """Tell whether a job is here, or about to be."""
+    if supervising.launched(host.paths, job):
+        return True
+    record = jobs.load(host.paths, job)
+    return record is not None and record.place is jobs.Place.HERE
 
 
 def _sources(host: Host, job: str, heard: Signals) -> list[NoticeSource]:
@@ -226,10 +234,8 @@ class Supervisor:
         """Let others have the lease."""
         try:
             tenure.give_up(self._host, self._job, ended=ended)
-        except (
-            StoreUnavailable,
-            StoreMissing,
-        ) as error:  # then they wait until they know that we are gone
+        except (StoreUnavailable, StoreMissing) as error:
+            # Then they wait until they know that we are gone.
             self._observer.note(str(error))
         return ExitCode.OK
 

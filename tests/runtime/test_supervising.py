@@ -9,12 +9,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from time import monotonic
+from typing import NoReturn
 
 import pytest
 
 from spotrun.images import lease
-from spotrun.images.errors import HostUnfit, JobBusy, JobNotFound
-from spotrun.runtime import commands, standing, supervising, tenure
+from spotrun.images.errors import HostUnfit, JobBusy, JobNotFound, NotHere
+from spotrun.runtime import commands, jobs, standing, supervising, tenure
 from spotrun.runtime.commands import Line
 from spotrun.runtime.forecast import Forecast
 from spotrun.runtime.locks import Need
@@ -233,3 +234,22 @@ def test_last_snapshot_is_waited_for(here: Living) -> None:
     with _saving(here, os.getpid() + 1, 0.5) as child:
         commands.pass_on(here.host, Line("stop", (), [JOB]), Need.HELD)
         assert child.wait(10) == 0
+
+
+@pytest.mark.parametrize("left", [False, True])
+def test_exit_code_of_a_container_that_went_while_it_was_waited_for_is_its_own(
+    here: Living, monkeypatch: pytest.MonkeyPatch, *, left: bool
+) -> None:
+    """With --rm its engine tells of it; 85 if its job has left with it, whatever that was."""
+
+    def wait(container: str) -> NoReturn:
+        raise NotHere(engine="podman", reason=f"no such container {container}")
+
+    found = here.begin("--rm")
+    monkeypatch.setattr(here.engine, "wait", wait)
+    with pytest.raises(NotHere):
+        commands.exit_code(here.host, found)
+    here.engine.end(JOB, 7)
+    if left:
+        jobs.let_go(here.host.paths, here.record)
+    assert commands.exit_code(here.host, found) == (85 if left else 7)

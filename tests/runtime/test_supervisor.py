@@ -4,7 +4,7 @@ import os
 import signal
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from dataclasses import replace
 from datetime import datetime
 from queue import SimpleQueue
@@ -518,6 +518,23 @@ def test_store_that_does_not_answer_at_the_begin_is_asked_again(job: _Supervised
     assert job.supervise() == guard.CRASHED
     assert tenure.of(job.here.host.paths, JOB)
     assert job.here.status == "running"
+
+
+@pytest.mark.parametrize("stored", [False, True])
+@pytest.mark.parametrize("launched", [False, True])
+def test_job_that_is_not_here_needs_nobody_unless_it_is_being_brought_up(
+    job: _Supervised, *, launched: bool, stored: bool
+) -> None:
+    """Else one that was removed, or has left, is looked after until its store is back."""
+    paths = job.here.host.paths
+    if stored:
+        jobs.save(paths, replace(job.here.record, place=jobs.Place.STORED))
+    else:
+        jobs.forget(paths, JOB)
+    job.here.network.cut = True
+    bringing = locks.hold(paths.supervisors, f"{JOB}~launch", "run", NOW, wait=True)
+    with bringing if launched else nullcontext():
+        assert job.supervise() == (guard.CRASHED if launched else ExitCode.OK)
 
 
 def test_supervisor_of_no_lease_ends_at_once(job: _Supervised) -> None:
