@@ -203,7 +203,7 @@ def _container(attrs: dict[str, Any]) -> Container:
         image_id=attrs["Image"],
         status=state["Status"],
         pid=state["Pid"],
-        exit_code=_exit_code(state),
+        exit_code=exit_code(attrs),
         bundle=Path(attrs["OCIConfigPath"]).parent if attrs.get("OCIConfigPath") else None,
         upper=Path(attrs["GraphDriver"]["Data"]["UpperDir"]),
         log=_log(log["Path"]) if log["Type"] in _FILE_LOGS and log["Path"] else None,
@@ -212,10 +212,17 @@ def _container(attrs: dict[str, Any]) -> Container:
     )
 
 
-def _exit_code(state: dict[str, Any]) -> int:
-    """Return that of Docker for what a power cut has ended: Podman has seen no end of it."""
+def exit_code(attrs: dict[str, Any]) -> int:
+    """Return that of Docker for what a power cut has ended: Podman has seen no end of it.
+
+    One that ended at once may have done so before Podman noted its start. It has left the id of
+    its conmon in a file, which no power cut would have left: it is in memory.
+    """
+    state = attrs["State"]
     started, finished = (datetime.fromisoformat(state[it]) for it in ("StartedAt", "FinishedAt"))
-    return _LOST if state["Status"] == "exited" and finished < started else int(state["ExitCode"])
+    unseen = state["Status"] == "exited" and finished < started
+    cut = unseen and not Path(attrs["ConmonPidFile"]).exists()
+    return _LOST if cut else int(state["ExitCode"])
 
 
 def _log(path: str) -> "LogFile":
