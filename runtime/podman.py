@@ -105,9 +105,11 @@ class Podman:
             api.containers.get(container).rename(name)
 
     def wait(self, container: str) -> int:
-        """Ask the wait endpoint, which answers when it has ended."""
+        """Ask the wait endpoint, which answers when it has ended, but by 0 after a power cut."""
         with self._api() as api:
-            return int(api.containers.get(container).wait())
+            told = int(api.containers.get(container).wait())
+        found = self.find(container)
+        return _LOST if found and found.status == "exited" and found.exit_code == _LOST else told
 
     def last_exit(self, job: str, since: datetime) -> int | None:
         """Ask the CLI for the deaths among the events: the API's answer has no end.

@@ -155,6 +155,15 @@ def test_power_cut_in_a_migration_loses_no_snapshot(hosts: Hosts, engine: Engine
     _assert_goes_on(host)
 
 
+def test_power_cut_leaves_a_job_with_the_same_code_everywhere(hosts: Hosts, engine: Engine) -> None:
+    """It is Docker's: no engine has seen its end, and 0 would be a good one."""
+    (host,) = hosts(1, engine=engine)
+    start(host, "count", "busybox", *_COUNT)
+    _cut_power(host)
+    assert status(host, "count") == "exited (255)"
+    assert host.run(["spotrun", "wait", "count"]).stdout.split() == ["255"]
+
+
 def _cut_power(host: Host) -> None:
     """Cut it, and boot again with the engine's own restarts."""
     host.power_off()
