@@ -217,14 +217,23 @@ def _container(attrs: dict[str, Any]) -> Container:
 def exit_code(attrs: dict[str, Any]) -> int:
     """Return that of Docker for what a power cut has ended: Podman has seen no end of it.
 
-    One that ended at once may have done so before Podman noted its start. It has left the id of
-    its conmon in a file, which no power cut would have left: it is in memory.
+    One that ended at once may have done so before Podman noted its start. But then the file with
+    the id of its conmon is there, from before that start: in memory, where no power cut leaves
+    it, and written again by each later try to start it.
     """
     state = attrs["State"]
     started, finished = (datetime.fromisoformat(state[it]) for it in ("StartedAt", "FinishedAt"))
     unseen = state["Status"] == "exited" and finished < started
-    cut = unseen and not Path(attrs["ConmonPidFile"]).exists()
+    cut = unseen and not _was_there(Path(attrs["ConmonPidFile"]), started)
     return _LOST if cut else int(state["ExitCode"])
+
+
+def _was_there(path: Path, when: datetime) -> bool:
+    """Tell whether a file has been there since before a time."""
+    try:
+        return path.stat().st_mtime <= when.timestamp()
+    except FileNotFoundError:
+        return False
 
 
 def _log(path: str) -> "LogFile":
