@@ -38,7 +38,7 @@ while True:
     print(len(kept), flush=True)
     time.sleep(0.5)
 """
-_TRAIN = ("python3", "/jobs/train.py", "120", "256", "0", "0.2")
+_TRAIN = ("python3", "/jobs/train.py", "200", "256", "0", "0.2")
 
 
 def test_same_command_goes_on_elsewhere_after_a_notice(hosts: Hosts, engine: Engine) -> None:
