@@ -109,7 +109,7 @@ class Podman:
         with self._api() as api:
             told = int(api.containers.get(container).wait())
         found = self.find(container)
-        return _LOST if found and found.status == "exited" and found.exit_code == _LOST else told
+        return found.exit_code if found and found.status == "exited" else told
 
     def last_exit(self, job: str, since: datetime) -> int | None:
         """Ask the CLI for the deaths among the events: the API's answer has no end.
