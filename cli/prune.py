@@ -15,7 +15,7 @@ from spotrun.images import prune
 from spotrun.images.address import Address
 from spotrun.images.care import Policy
 from spotrun.images.prune import InTheWay, Pruned
-from spotrun.images.retention import Reason, duration
+from spotrun.images.retention import duration
 from spotrun.runtime import lookup, unsent
 from spotrun.runtime.steps import Steps
 
@@ -87,7 +87,7 @@ def command(
         policy,
         host=platform.node(),
         job=job,
-        staying={it.snapshot: Reason.UNSENT for it in unsent.records(host)},
+        staying=unsent.staying(host),
         dry_run=not yes,
         step=Steps(host, output()).step,
     )

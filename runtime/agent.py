@@ -22,8 +22,8 @@ from spotrun.runtime.transaction import Observer
 
 _LOCK: Final = "~agent"
 """No job has such a name."""
-_GRACE: Final = 30.0
-"""Seconds that a notice without a deadline is taken to leave."""
+GRACE: Final = 30.0
+"""Seconds that a notice without a deadline is taken to leave; clouds promise no less."""
 FAR: Final = 300.0
 """A deadline that is further away is not left for yet, but for a snapshot now."""
 _PAUSE: Final = 0.2
@@ -73,7 +73,7 @@ def spread(host: Host, notice: Notice, observer: Observer) -> None:
     Who has most to lose comes first; who comes too late keeps its last snapshot.
     """
     left = notice.left()
-    deadline = monotonic() + (_GRACE if left is None else left)
+    deadline = monotonic() + (GRACE if left is None else left)
     rows = _by_value(supervising.rows(host, ()), host.clock.now())
     observer.note(f"notice for {len(rows)} jobs, by {notice.told}")
     now = notice.order and deadline - monotonic() <= FAR

@@ -11,15 +11,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from queue import Empty, SimpleQueue
-from time import monotonic, sleep
+from time import monotonic
 from typing import Final
 
-from spotrun.hooks.notices.clouds import clouds
-from spotrun.hooks.notices.command import Command
-from spotrun.hooks.notices.file import File
-from spotrun.hooks.notices.notice import Notice, NoticeSource
+from spotrun.hooks.notices.notice import Notice
 from spotrun.hooks.notices.signals import Signals
-from spotrun.hooks.notices.watch import News, Watcher, Withdrawn, probe_all
+from spotrun.hooks.notices.watch import News, Watcher, Withdrawn
 from spotrun.images import lease, ledger
 from spotrun.images.care import Care
 from spotrun.images.errors import (
@@ -27,7 +24,6 @@ from spotrun.images.errors import (
     ExitCode,
     LeaseLost,
     NoRoom,
-    NotHere,
     SpotrunError,
     StoreMissing,
     StoreUnavailable,
@@ -39,10 +35,12 @@ from spotrun.runtime import (
     agent,
     chronicle,
     commands,
+    ending,
     fence,
     forecast,
     jobs,
     leaving,
+    listening,
     locks,
     standing,
     supervising,
@@ -59,14 +57,9 @@ from spotrun.runtime.saving import Saving
 from spotrun.runtime.tenure import Tenure
 from spotrun.runtime.transaction import Observer
 
-_GRACE: Final = 30.0
-"""Seconds that a notice without a deadline is taken to leave; clouds promise no less."""
 _TICK: Final = 5.0
 _RETRY: Final = 60.0
 """Seconds before a snapshot that failed is tried again, at most."""
-_STEP: Final = 0.2
-_SILENT: Final = 2.0
-"""Seconds before an engine that did not answer is asked again."""
 _HURRY: Final = 2.0
 """Seconds for which a store is waited for, at most, by the way, once the host is about to go."""
 _FIRST: Final = 10.0
@@ -119,8 +112,8 @@ def supervise(host: Host, job: str, heard: Signals, observer: Observer) -> int:
         care = begins.awaited()
         if care:
             begins.note_if_anew(held)
-            with Watcher(_sources(host, job, heard)) as watcher:
-                _tell(watcher, happenings)
+            with Watcher(listening.sources(host, job, heard)) as watcher:
+                listening.pass_on(watcher, happenings.put)
                 return supervisor.run(care, watcher)
         begins.bar()
     observer.note("nobody has brought the job up")
@@ -133,23 +126,6 @@ def _is_wanted(host: Host, job: str) -> bool:
         return True
     record = jobs.load(host.paths, job)
     return record is not None and record.place is jobs.Place.HERE
-
-
-def _sources(host: Host, job: str, heard: Signals) -> list[NoticeSource]:
-    """Return who gives notice; of the clouds, the host's agent tells if there is one."""
-    record = jobs.load(host.paths, job)
-    command = record.care.notice_command if record and record.care else None
-    named = [Command(command, host.runner)] if command else []
-    here = [] if agent.alive(host.paths) else probe_all(clouds())
-    return [heard, File(host.paths.notices / job), *named, *here]
-
-
-def _tell(watcher: Watcher, happenings: SimpleQueue[Happening]) -> None:
-    def pass_on() -> None:
-        while news := watcher.wait():
-            happenings.put(news)
-
-    threading.Thread(target=pass_on, name="notices", daemon=True).start()
 
 
 class Supervisor:
@@ -292,7 +268,7 @@ class Supervisor:
 
     def _left(self, notice: Notice) -> float:
         left = notice.left()
-        return (self._care.grace or _GRACE) if left is None else left
+        return (self._care.grace or agent.GRACE) if left is None else left
 
     def _saved(self, status: int) -> None:
         self._failed = status != ExitCode.OK
@@ -365,26 +341,9 @@ class Supervisor:
         return self.give_up(ended=code)
 
     def _watch_end(self) -> None:
-        """Have its end told; an engine that does not answer is asked again after a while."""
         host = self._host.of(self._job)
-        try:
-            found, pause = host.job_container(self._job), _STEP
-        except EngineError:
-            found, pause = None, _SILENT
-        self._watched = found.id if found else None
-
-        def await_it() -> None:
-            code, then = None, pause
-            try:
-                code = host.engine.wait(found.id) if found else None
-            except NotHere:  # it has gone with its end
-                pass
-            except EngineError:
-                then = _SILENT
-            sleep(then)
-            self._happenings.put(Ended(code))
-
-        threading.Thread(target=await_it, name="end", daemon=True).start()
+        tell = self._happenings.put
+        self._watched = ending.watch(host, self._job, lambda code: tell(Ended(code)))
 
     def _container(self) -> Container | None:
         """Return the job's container, if the engine tells of one."""
@@ -408,15 +367,14 @@ class Supervisor:
     def _prune(self) -> None:
         if self._care.keep.keeps_all:
             return
-        staying = {it.snapshot: Reason.UNSENT for it in unsent.records(self._host)}
         try:
-            staying |= dict.fromkeys(self._past.earlier, Reason.EARLIER)
+            earlier = dict.fromkeys(self._past.earlier, Reason.EARLIER)
             prune(
                 self._host.store(self._tenure.store),
                 self._care.keep,
                 host=platform.node(),
                 job=self._job,
-                staying=staying,
+                staying=unsent.staying(self._host) | earlier,
             )
         except SpotrunError as error:
             self._observer.note(str(error))

@@ -15,6 +15,7 @@ from spotrun.images.holds import Purpose
 from spotrun.images.lease import Lease
 from spotrun.images.manifest import Manifest
 from spotrun.images.pushing import Push
+from spotrun.images.retention import Reason
 from spotrun.images.store import Store, Tell, new_hold
 from spotrun.runtime import chronicle, locks, scratch, tenure
 from spotrun.runtime.host import Host
@@ -73,6 +74,11 @@ def records(host: Host) -> list[Record]:
     """Return what is to be sent, oldest first."""
     paths = sorted(host.paths.unsent.glob("[!.]*.json"))
     return [msgspec.json.decode(path.read_bytes(), type=Record) for path in paths]
+
+
+def staying(host: Host) -> dict[str, Reason]:
+    """Return the snapshots that no pruning takes: they are to be sent first."""
+    return {it.snapshot: Reason.UNSENT for it in records(host)}
 
 
 def drop(host: Host, job: str, *, but: str | None = None) -> None:

@@ -27,10 +27,12 @@ from spotrun.runtime import (
     agent,
     beginning,
     chronicle,
+    ending,
     fence,
     guard,
     jobs,
     leaving,
+    listening,
     locks,
     restoring,
     saving,
@@ -116,7 +118,7 @@ class _Supervised:
 def job(here: Living, monkeypatch: pytest.MonkeyPatch) -> Iterator[_Supervised]:
     """Give a job that runs and waits for its supervisor, which does everything sooner."""
     for module, name, value in (
-        (supervisor, "_STEP", 0.01),
+        (ending, "_STEP", 0.01),
         (beginning, "_STEP", 0.01),
         (supervisor, "_TICK", 0.05),
         (supervisor, "_FIRST", 0.0),
@@ -125,7 +127,7 @@ def job(here: Living, monkeypatch: pytest.MonkeyPatch) -> Iterator[_Supervised]:
     ):
         monkeypatch.setattr(module, name, value)
     cloud = ScriptedSource("cloud")
-    monkeypatch.setattr(supervisor, "clouds", lambda: [cloud])
+    monkeypatch.setattr(listening, "clouds", lambda: [cloud])
     here.begin(epoch=here.take().epoch, care=_RARELY)
     yield _Supervised(here, cloud)
     here.engine.close()
